@@ -1,0 +1,29 @@
+//! What all Meanfield processes agree on.
+//!
+//! Validated types and the formulas over them; no I/O, no clocks, no randomness. The coordinator and the
+//! agents meet only here: [`wire`] is everything that travels between them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`invalid`] | the one validation error: field, value, bound |
+//! | [`identity`] | agent ids, names, pools, categories, epochs, sequences |
+//! | [`resources`] | milli-cores, bytes, limits and requests, scaling bounds |
+//! | [`slo`] | service-level objectives and SLO preservation |
+//! | [`observation`] | what an environment measured in one step |
+//! | [`state`] | the local state l of seven numbers, arrival change |
+//! | [`action`] | scaling steps, oscillation |
+//! | [`reward`] | the published reward and the default one |
+//! | [`fixed`], [`mean_field`] | exact sums and the auxiliary state g |
+//! | [`wire`] | the messages between agent and coordinator |
+
+pub mod action;
+pub mod fixed;
+pub mod identity;
+pub mod invalid;
+pub mod mean_field;
+pub mod observation;
+pub mod resources;
+pub mod reward;
+pub mod slo;
+pub mod state;
+pub mod wire;

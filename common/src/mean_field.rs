@@ -1,0 +1,249 @@
+//! The mean field: what all the other agents do, as a few statistics.
+//!
+//! A pool keeps count, sum and sum of squares of each field over its agents in exact integers ([`crate::fixed`]).
+//! Adding, replacing and removing a contribution is O(1), and any order of joins, updates and leaves ends in
+//! bit-for-bit what a recomputation from scratch gives. The auxiliary state g of one agent is the pool without it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    action::Action,
+    fixed::{Fixed, sqrt_of_products, sum_to_f64},
+    reward::Reward,
+    state::LocalState,
+};
+
+/// How many fields the mean field follows.
+pub const FIELDS: usize = 6;
+
+/// How many numbers [`AuxiliaryState::features`] gives to a network.
+pub const FEATURES: usize = 2 * FIELDS;
+
+/// What one agent puts into its pool's mean field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Contribution {
+    /// CPU limit, memory limit, vertical action, horizontal action, SP, RU.
+    fields: [Fixed; FIELDS],
+    reward: Fixed,
+}
+
+impl Contribution {
+    /// The contribution of one heartbeat. RU is the mean of CPU and memory utilisation.
+    #[must_use]
+    pub fn new(state: &LocalState, action: &Action, reward: Reward) -> Self {
+        let utilisation = (state.cpu_utilisation.get() + state.memory_utilisation.get()) / 2.0;
+        let fields = [
+            state.cpu_limit.get(),
+            state.memory_limit.get(),
+            f64::from(action.vertical()),
+            f64::from(action.horizontal()),
+            state.slo_preservation.get(),
+            utilisation,
+        ];
+        Self { fields: fields.map(Fixed::nearest), reward: Fixed::nearest(reward.get()) }
+    }
+}
+
+/// Exact statistics over a set of contributions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sums {
+    count: u64,
+    sums: [i128; FIELDS],
+    squares: [i128; FIELDS],
+    rewards: i128,
+}
+
+impl Sums {
+    /// Takes a contribution in.
+    pub fn add(&mut self, one: &Contribution) {
+        self.count += 1;
+        self.rewards += one.reward.raw();
+        for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields) {
+            *sum += field.raw();
+            *square += field.raw() * field.raw();
+        }
+    }
+
+    /// Takes a contribution out that was taken in before.
+    pub fn remove(&mut self, one: &Contribution) {
+        *self = self.without(one);
+    }
+
+    /// The same set without one contribution that is in it: leave-one-out.
+    #[must_use]
+    pub fn without(&self, one: &Contribution) -> Self {
+        let mut rest = *self;
+        rest.count = rest.count.saturating_sub(1);
+        rest.rewards -= one.reward.raw();
+        for ((sum, square), field) in rest.sums.iter_mut().zip(&mut rest.squares).zip(one.fields) {
+            *sum -= field.raw();
+            *square -= field.raw() * field.raw();
+        }
+        rest
+    }
+
+    /// How many contributions are in.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The team reward: the mean reward, `None` over nobody.
+    #[must_use]
+    pub fn mean_reward(&self) -> Option<f64> {
+        (self.count > 0).then(|| sum_to_f64(self.rewards) / self.count as f64)
+    }
+
+    /// The statistics as an agent sees them; all zero over nobody.
+    #[must_use]
+    pub fn auxiliary(&self) -> AuxiliaryState {
+        let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] =
+            std::array::from_fn(|field| self.moments(field));
+        AuxiliaryState {
+            others: self.count,
+            cpu_limit,
+            memory_limit,
+            vertical,
+            horizontal,
+            slo_preservation,
+            utilisation,
+        }
+    }
+
+    fn moments(&self, field: usize) -> Moments {
+        if self.count == 0 {
+            return Moments::default();
+        }
+        let (count, sum, square) = (i128::from(self.count), self.sums[field], self.squares[field]);
+        Moments {
+            sum: sum_to_f64(sum),
+            mean: sum_to_f64(sum) / self.count as f64,
+            // n^2 var = n sum(x^2) - sum(x)^2, exact in integers, so equal values give exactly 0.
+            std: sqrt_of_products(count * square - sum * sum) / self.count as f64,
+        }
+    }
+}
+
+/// Sum, mean and (population) standard deviation of one field over the other agents.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Moments {
+    /// Sum.
+    pub sum: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub std: f64,
+}
+
+/// The auxiliary global state g of one agent: the virtual agent that stands for all the others.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AuxiliaryState {
+    /// How many agents the statistics are over.
+    pub others: u64,
+    /// CPU limits, as shares of their upper bounds.
+    pub cpu_limit: Moments,
+    /// Memory limits, as shares of their upper bounds.
+    pub memory_limit: Moments,
+    /// Vertical actions, -2 to 2.
+    pub vertical: Moments,
+    /// Horizontal actions, -1 to 1.
+    pub horizontal: Moments,
+    /// SLO preservation.
+    pub slo_preservation: Moments,
+    /// Mean of CPU and memory utilisation.
+    pub utilisation: Moments,
+}
+
+/// How g becomes network input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// As published: limits and actions as sums, which grow with the number of agents.
+    Sums,
+    /// Everything as means, which do not.
+    Means,
+}
+
+impl AuxiliaryState {
+    /// The twelve numbers in the order in which the critic sees them: six values, then six standard deviations.
+    #[must_use]
+    pub fn features(&self, form: Form) -> [f32; FEATURES] {
+        let scale = |moments: &Moments| match form {
+            Form::Sums => moments.sum,
+            Form::Means => moments.mean,
+        };
+        [
+            scale(&self.cpu_limit),
+            scale(&self.memory_limit),
+            scale(&self.vertical),
+            scale(&self.horizontal),
+            self.slo_preservation.mean,
+            self.utilisation.mean,
+            self.cpu_limit.std,
+            self.memory_limit.std,
+            self.vertical.std,
+            self.horizontal.std,
+            self.slo_preservation.std,
+            self.utilisation.std,
+        ]
+        .map(|value| value as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{action::Step, state::Unit};
+
+    fn contribution(cpu_limit: f64, sp: f64, replicas: Step, reward: f64) -> Contribution {
+        let state = LocalState {
+            cpu_limit: Unit::clamped(cpu_limit),
+            slo_preservation: Unit::clamped(sp),
+            ..LocalState::default()
+        };
+        Contribution::new(&state, &Action { replicas, ..Action::HOLD }, Reward::try_from(reward).unwrap())
+    }
+
+    #[test]
+    fn a_single_agent_has_nobody_else() {
+        let own = contribution(0.5, 1.0, Step::Up, 0.7);
+        let mut pool = Sums::default();
+        pool.add(&own);
+        assert_eq!(pool.without(&own), Sums::default());
+        assert_eq!(pool.without(&own).auxiliary(), AuxiliaryState::default());
+        assert_eq!(Sums::default().mean_reward(), None);
+        assert!((pool.mean_reward().unwrap() - 0.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn leave_one_out_by_hand() {
+        let own = contribution(1.0, 0.0, Step::Down, -5.0);
+        let others = [contribution(0.25, 0.5, Step::Up, 1.0), contribution(0.75, 1.0, Step::Up, 0.0)];
+        let mut pool = Sums::default();
+        for one in others.iter().chain([&own]) {
+            pool.add(one);
+        }
+        let g = pool.without(&own).auxiliary();
+        assert_eq!(g.others, 2);
+        assert_eq!(g.cpu_limit, Moments { sum: 1.0, mean: 0.5, std: 0.25 });
+        assert_eq!(g.slo_preservation, Moments { sum: 1.5, mean: 0.75, std: 0.25 });
+        assert_eq!(g.horizontal, Moments { sum: 2.0, mean: 1.0, std: 0.0 });
+        assert!((pool.mean_reward().unwrap() + 4.0 / 3.0).abs() < 1e-9, "the team reward is over everybody");
+        assert_eq!(g.features(Form::Sums)[..6], [1.0, 0.0, 0.0, 2.0, 0.75, 0.0]);
+        assert_eq!(g.features(Form::Means)[..6], [0.5, 0.0, 0.0, 1.0, 0.75, 0.0]);
+    }
+
+    #[test]
+    fn equal_values_have_exactly_no_spread() {
+        let mut pool = Sums::default();
+        for _ in 0..1000 {
+            pool.add(&contribution(0.1, 0.3, Step::Stay, 0.1));
+        }
+        assert_eq!(pool.auxiliary().cpu_limit.std, 0.0);
+        assert_eq!(pool.auxiliary().slo_preservation.std, 0.0);
+    }
+}

@@ -1,0 +1,150 @@
+//! The messages between agents, operators and the coordinator: JSON over HTTP.
+//!
+//! Unknown fields are refused everywhere, and every number is checked while it is read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    action::Action,
+    identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
+    mean_field::AuxiliaryState,
+    reward::Reward,
+    state::LocalState,
+};
+
+/// An agent asks to become a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Register {
+    /// The agent's name, unique in its pool.
+    pub name: AgentName,
+    /// The pool whose capacity the workload shares.
+    pub pool: PoolName,
+    /// What the workload needs most.
+    pub category: Category,
+}
+
+/// The coordinator's answer to [`Register`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Registered {
+    /// The agent's id: the same at every registration of this name in this pool.
+    pub agent: AgentId,
+    /// The epoch of this registration; heartbeats of earlier ones are refused from now on.
+    pub epoch: Epoch,
+    /// Within how many milliseconds a heartbeat is expected before the agent counts as suspect.
+    pub heartbeat_within_ms: u64,
+}
+
+/// One step of one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    /// The epoch given at registration.
+    pub epoch: Epoch,
+    /// Grows with every heartbeat of an epoch. The same number with the same content may be sent again and is
+    /// answered again; a smaller one is refused.
+    pub sequence: Sequence,
+    /// In lock-step runs, the round of simulated time: the answer then describes the round before, whole, so it does
+    /// not depend on the order in which agents report. Left out in real time: the answer is the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<u64>,
+    /// The local state l.
+    pub state: LocalState,
+    /// The action that led to it.
+    pub action: Action,
+    /// The reward of that action.
+    pub reward: Reward,
+}
+
+/// The coordinator's answer to [`Heartbeat`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// The sequence number that this answers.
+    pub sequence: Sequence,
+    /// g: the pool's mean field without this agent.
+    pub auxiliary: AuxiliaryState,
+    /// The mean reward over the pool, this agent included; absent before anybody reported.
+    pub team_reward: Option<f64>,
+    /// What the agent is told to do.
+    pub directives: Directives,
+}
+
+/// What the coordinator tells an agent with every answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Directives {
+    /// Observe and report, but change nothing.
+    pub paused: bool,
+}
+
+/// An agent leaves for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Leave {
+    /// The epoch given at registration.
+    pub epoch: Epoch,
+}
+
+/// Why a request was refused (RFC 9457, `application/problem+json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Problem {
+    /// What kind of problem: one of a closed set of relative URIs such as `/problems/stale-epoch`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The same in words, equal for every problem of the kind.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What was wrong this time.
+    pub detail: String,
+    /// The offending field, if one is to blame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The bound that it broke.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEARTBEAT: &str = r#"{"epoch":1,"sequence":2,"state":{"slo_preservation":1,"cpu_utilisation":0.5,
+        "memory_utilisation":0.5,"arrival_change":0,"cpu_limit":0.5,"memory_limit":0.5,"replicas":0.1},
+        "action":{"cpu":0,"memory":0,"replicas":1},"reward":0.5}"#;
+
+    #[test]
+    fn a_heartbeat_reads_back_as_written() {
+        let heartbeat: Heartbeat = serde_json::from_str(HEARTBEAT).unwrap();
+        assert_eq!(heartbeat.round, None);
+        let text = serde_json::to_string(&heartbeat).unwrap();
+        assert_eq!(serde_json::from_str::<Heartbeat>(&text).unwrap(), heartbeat);
+    }
+
+    #[test]
+    fn every_bad_number_and_every_unknown_field_is_refused() {
+        for (good, bad) in [
+            (r#""reward":0.5"#, r#""reward":NaN"#),
+            (r#""reward":0.5"#, r#""reward":1e999"#),
+            (r#""reward":0.5"#, r#""reward":2e6"#),
+            (r#""reward":0.5"#, r#""reward":0.5,"extra":1"#),
+            (r#""cpu_utilisation":0.5"#, r#""cpu_utilisation":1.5"#),
+            (r#""replicas":1}"#, r#""replicas":2}"#),
+            (r#""epoch":1"#, r#""epoch":-1"#),
+            (r#""epoch":1,"#, ""),
+        ] {
+            let text = HEARTBEAT.replace(good, bad);
+            assert_ne!(text, HEARTBEAT);
+            assert!(serde_json::from_str::<Heartbeat>(&text).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Random joins, updates and leaves leave exactly what a recomputation from scratch gives, in any order.
+
+use std::collections::BTreeMap;
+
+use meanfield_common::{
+    action::{Action, Step},
+    mean_field::{Contribution, Sums},
+    reward::Reward,
+    state::{LocalState, Unit},
+};
+use proptest::prelude::*;
+
+fn contribution() -> impl Strategy<Value = Contribution> {
+    let unit = || (-1.0..=1.0_f64).prop_map(Unit::clamped);
+    let step = || (-1..=1_i64).prop_map(|sign| Step::try_from(sign).unwrap());
+    let state = (unit(), unit(), unit(), unit(), unit(), unit(), unit());
+    (state, (step(), step(), step()), -1e6..=1e6_f64).prop_map(|(s, a, reward)| {
+        let state = LocalState {
+            slo_preservation: s.0,
+            cpu_utilisation: s.1,
+            memory_utilisation: s.2,
+            arrival_change: s.3,
+            cpu_limit: s.4,
+            memory_limit: s.5,
+            replicas: s.6,
+        };
+        let action = Action { cpu: a.0, memory: a.1, replicas: a.2 };
+        Contribution::new(&state, &action, Reward::try_from(reward).unwrap())
+    })
+}
+
+/// What happens to the pool: agent `0` reports (joining if need be) or leaves.
+#[derive(Debug, Clone)]
+enum Event {
+    Report(u8, Contribution),
+    Leave(u8),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        3 => (0..20_u8, contribution()).prop_map(|(agent, one)| Event::Report(agent, one)),
+        1 => (0..20_u8).prop_map(Event::Leave),
+    ];
+    prop::collection::vec(event, 0..200)
+}
+
+fn from_scratch<'a>(members: impl Iterator<Item = &'a Contribution>) -> Sums {
+    let mut sums = Sums::default();
+    members.for_each(|one| sums.add(one));
+    sums
+}
+
+proptest! {
+    #[test]
+    fn incremental_equals_from_scratch_in_any_order(events in events()) {
+        let mut members = BTreeMap::new();
+        let mut pool = Sums::default();
+        for event in events {
+            let (agent, now) = match event {
+                Event::Report(agent, one) => (agent, Some(one)),
+                Event::Leave(agent) => (agent, None),
+            };
+            if let Some(before) = members.remove(&agent) {
+                pool.remove(&before);
+            }
+            if let Some(now) = now {
+                pool.add(&now);
+                members.insert(agent, now);
+            }
+            prop_assert_eq!(pool, from_scratch(members.values()));
+        }
+        prop_assert_eq!(pool, from_scratch(members.values().rev()));
+
+        // Leave-one-out equals the pool of all the others, and its statistics those of plain floating point.
+        for (agent, own) in &members {
+            let others = || members.iter().filter(|(other, _)| *other != agent).map(|(_, one)| one);
+            prop_assert_eq!(pool.without(own), from_scratch(others()));
+        }
+    }
+
+    #[test]
+    fn statistics_agree_with_floating_point(limits in prop::collection::vec(-1.0..=1.0_f64, 1..50)) {
+        let mut pool = Sums::default();
+        for &limit in &limits {
+            let state = LocalState { cpu_limit: Unit::clamped(limit), ..LocalState::default() };
+            pool.add(&Contribution::new(&state, &Action::HOLD, Reward::default()));
+        }
+        let count = limits.len() as f64;
+        let mean = limits.iter().sum::<f64>() / count;
+        let std = (limits.iter().map(|limit| (limit - mean).powi(2)).sum::<f64>() / count).sqrt();
+        let seen = pool.auxiliary().cpu_limit;
+        prop_assert!((seen.mean - mean).abs() < 1e-8, "{} {mean}", seen.mean);
+        prop_assert!((seen.std - std).abs() < 1e-6, "{} {std}", seen.std);
+    }
+}
