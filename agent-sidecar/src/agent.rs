@@ -1,0 +1,150 @@
+//! One agent, one step: observe, heartbeat, record, decide, guard, actuate.
+
+use meanfield_common::{
+    action::Action,
+    identity::PoolName,
+    mean_field::AuxiliaryState,
+    observation::Observation,
+    reward::{Penalties, Reward, Shape},
+    state::LocalState,
+    wire::Directives,
+};
+
+use crate::{
+    Error,
+    environment::{Environment, Target},
+    guard::{Clip, Guard},
+    link::Link,
+    membership::Membership,
+    policy::{Feedback, Policy, View},
+};
+
+/// An agent of one workload.
+#[derive(Debug)]
+pub struct Agent<E, L, P> {
+    target: Target,
+    environment: E,
+    membership: Membership<L>,
+    policy: P,
+    guard: Guard,
+    shape: Shape,
+    memory: Memory,
+}
+
+/// What an agent carries from one step to the next.
+#[derive(Debug, Clone, Copy, Default)]
+struct Memory {
+    /// What was done in the step before, and what that costs whatever comes of it.
+    action: Action,
+    penalties: Penalties,
+    rate: Option<f64>,
+    /// g and directives as last heard; kept while the coordinator is away.
+    auxiliary: AuxiliaryState,
+    directives: Directives,
+}
+
+/// What happened in one step.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    /// What was measured.
+    pub seen: Observation,
+    /// The reward of the action before.
+    pub reward: f64,
+    /// The action taken now.
+    pub action: Action,
+    /// Why the guard cut the policy's wish, if it did.
+    pub clip: Option<Clip>,
+    /// Whether the coordinator answered.
+    pub connected: bool,
+    /// The measurement over the objective; above 1 the objective was missed. `None` without requests.
+    pub excess: Option<f64>,
+    /// Whether the objective was missed.
+    pub violated: bool,
+}
+
+impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
+    /// An agent that joins `pool` with its first step.
+    pub fn new(target: Target, environment: E, link: L, pool: PoolName, policy: P, shape: Shape) -> Self {
+        let membership = Membership::new(link, &target, pool);
+        Self { target, environment, membership, policy, guard: Guard::default(), shape, memory: Memory::default() }
+    }
+
+    /// One step. `round` is the round of simulated time in lock-step runs.
+    pub async fn step(&mut self, round: Option<u64>) -> Result<Report, Error> {
+        // Observe.
+        let seen = self.environment.observe().await?;
+        let Target { slo, bounds, .. } = &self.target;
+        let state = LocalState::new(&seen, self.memory.rate.unwrap_or(seen.arrival_rate), slo, bounds);
+        let reward = self.shape.reward(&seen, slo, self.memory.penalties);
+
+        // Heartbeat.
+        let reported = Reward::try_from(reward)?;
+        let answer = self.membership.report(round, state, self.memory.action, reported).await?;
+        if let Some(answer) = answer {
+            self.memory.auxiliary = answer.auxiliary;
+            self.memory.directives = answer.directives;
+        }
+
+        // Record.
+        let team = answer.and_then(|answer| answer.team_reward);
+        self.policy.feedback(Feedback { own: reward, team, team_lag: usize::from(round.is_some()) })?;
+
+        // Decide.
+        let (auxiliary, previous) = (&self.memory.auxiliary, self.memory.action);
+        let view = View { target: &self.target, seen: &seen, state: &state, auxiliary, previous };
+        let decision = self.policy.decide(&view)?;
+
+        // Guard.
+        let verdict = self.guard.check(bounds, &seen.scale, &decision.scale);
+
+        // Actuate.
+        let action = if self.memory.directives.paused {
+            Action::HOLD
+        } else {
+            if verdict.scale != seen.scale {
+                self.environment.actuate(verdict.scale).await?;
+            }
+            Action::between(&seen.scale, &verdict.scale)
+        };
+
+        let oscillation = action.oscillates_after(&previous);
+        self.memory.penalties = Penalties { illegal: decision.illegal, oscillation };
+        self.memory.action = action;
+        self.memory.rate = Some(seen.arrival_rate);
+        let (excess, violated) = (slo.excess(&seen), slo.violated(&seen));
+        Ok(Report { seen, reward, action, clip: verdict.clip, connected: answer.is_some(), excess, violated })
+    }
+
+    /// Begins a new episode in another environment; membership goes on.
+    pub fn reset(&mut self, environment: E) {
+        self.environment = environment;
+        self.policy.reset();
+        let Memory { auxiliary, directives, .. } = self.memory;
+        self.memory = Memory { auxiliary, directives, ..Memory::default() };
+    }
+
+    /// Leaves the pool.
+    pub async fn leave(&mut self) -> Result<(), Error> {
+        Ok(self.membership.leave().await?)
+    }
+
+    /// The workload.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What is observed and scaled.
+    pub fn environment(&self) -> &E {
+        &self.environment
+    }
+
+    /// Who decides.
+    pub fn policy_mut(&mut self) -> &mut P {
+        &mut self.policy
+    }
+
+    /// The membership.
+    pub fn membership(&self) -> &Membership<L> {
+        &self.membership
+    }
+}

@@ -1,0 +1,80 @@
+//! The coordinator by HTTP.
+
+use std::time::Duration;
+
+use meanfield_common::{
+    identity::AgentId,
+    wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
+};
+use reqwest::{Client, StatusCode};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::link::{Error, Link, kind};
+
+/// How long the coordinator may take; a step must not wait for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A coordinator at a URL. Clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Http {
+    client: Client,
+    base: String,
+    token: String,
+}
+
+impl Http {
+    /// The coordinator at `url`, spoken to with a bearer token.
+    pub fn new(url: &str, token: String) -> Result<Self, Error> {
+        // System proxies are for the outside; a coordinator stands next door.
+        let client = Client::builder().timeout(PATIENCE).no_proxy().tcp_nodelay(true).build();
+        let client = client.map_err(|error| Error::Unreachable(error.to_string()))?;
+        Ok(Self { client, base: url.trim_end_matches('/').to_owned(), token })
+    }
+
+    async fn post(&self, path: &str, body: &impl Serialize) -> Result<reqwest::Response, Error> {
+        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.token).json(body);
+        let response = request.send().await.map_err(unreachable)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let Ok(problem) = response.json::<Problem>().await else {
+            return Err(Error::Unreachable(format!("answered {status} without a problem")));
+        };
+        Err(match (status, kind(&problem)) {
+            (StatusCode::NOT_FOUND, "unknown-agent") => Error::Unknown,
+            (StatusCode::CONFLICT, "stale-epoch") => Error::Superseded,
+            _ if status.is_server_error() => Error::Unreachable(problem.detail),
+            _ => Error::Refused(Box::new(problem)),
+        })
+    }
+}
+
+async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, Error> {
+    response.json().await.map_err(unreachable)
+}
+
+fn unreachable(error: reqwest::Error) -> Error {
+    // The chain of causes says "connection refused" where the top only says "error sending request".
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    Error::Unreachable(text)
+}
+
+impl Link for Http {
+    async fn register(&mut self, register: &Register) -> Result<Registered, Error> {
+        read(self.post("/v1/agents", register).await?).await
+    }
+
+    async fn heartbeat(&mut self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, Error> {
+        read(self.post(&format!("/v1/agents/{agent}/heartbeat"), heartbeat).await?).await
+    }
+
+    async fn leave(&mut self, agent: AgentId, leave: &Leave) -> Result<(), Error> {
+        self.post(&format!("/v1/agents/{agent}/leave"), leave).await.map(drop)
+    }
+}

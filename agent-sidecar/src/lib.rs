@@ -1,0 +1,43 @@
+//! The agent of one workload.
+//!
+//! Open [`agent`] first: one step there reads top to bottom as observe, heartbeat, record, decide, guard, actuate.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`agent`] | the loop over one workload |
+//! | [`environment`] | what is observed and scaled: the trait, and simulated clusters |
+//! | [`link`], [`http`] | how the coordinator is reached: the trait, and HTTP |
+//! | [`membership`] | registering, heartbeats, coming back after a loss |
+//! | [`policy`] | who decides: the trait, HPA+VPA, the reactive queue model, PPO |
+//! | [`guard`] | what a decision may not do |
+//! | [`fleet`] | many agents on one simulated cluster, in lock-step |
+//! | [`training`] | fleets that learn |
+//! | [`daemon`] | one agent in real time |
+
+pub mod agent;
+pub mod daemon;
+pub mod environment;
+pub mod fleet;
+pub mod guard;
+pub mod http;
+pub mod link;
+pub mod membership;
+pub mod policy;
+pub mod training;
+
+/// What can end an agent's loop.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The workload cannot be observed or scaled.
+    #[error("environment: {0}")]
+    Environment(#[from] environment::Error),
+    /// The coordinator will not have this agent.
+    #[error("coordinator: {0}")]
+    Link(#[from] link::Error),
+    /// The learner refused its input.
+    #[error("learner: {0}")]
+    Learner(#[from] meanfield_learner::Error),
+    /// Something given from outside is out of bounds.
+    #[error(transparent)]
+    Invalid(#[from] meanfield_common::invalid::Invalid),
+}

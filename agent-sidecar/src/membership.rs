@@ -1,0 +1,110 @@
+//! An agent's membership: registering, reporting, and coming back after the coordinator was away.
+//!
+//! A lost coordinator is nothing to stop for. Each step tries once; while there is no answer, the agent goes on with
+//! what it was told last.
+
+use meanfield_common::{
+    action::Action,
+    identity::{Epoch, PoolName, Sequence},
+    reward::Reward,
+    state::LocalState,
+    wire::{Answer, Heartbeat, Leave, Register, Registered},
+};
+use tracing::{info, warn};
+
+use crate::{
+    environment::Target,
+    link::{Error, Link},
+};
+
+/// Membership of one agent in one pool.
+#[derive(Debug)]
+pub struct Membership<L> {
+    link: L,
+    register: Register,
+    registered: Option<Registered>,
+    sequence: u64,
+    /// Whether the last attempt got through; only changes are logged.
+    reached: bool,
+}
+
+impl<L: Link> Membership<L> {
+    /// A membership that begins with the first report.
+    pub fn new(link: L, target: &Target, pool: PoolName) -> Self {
+        let register = Register { name: target.name.clone(), pool, category: target.category };
+        Self { link, register, registered: None, sequence: 0, reached: true }
+    }
+
+    /// The current epoch, once registered.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.registered.map(|registered| registered.epoch)
+    }
+
+    /// Reports a step; `None` while the coordinator is away.
+    ///
+    /// # Errors
+    /// Only what trying again cannot mend: [`Error::Superseded`] and [`Error::Refused`].
+    pub async fn report(
+        &mut self,
+        round: Option<u64>,
+        state: LocalState,
+        action: Action,
+        reward: Reward,
+    ) -> Result<Option<Answer>, Error> {
+        // Twice at most: a coordinator that has forgotten this agent is told again and then asked again.
+        for _ in 0..2 {
+            match self.attempt(round, state, action, reward).await {
+                Ok(answer) => {
+                    if !self.reached {
+                        info!(agent = %self.register.name, "the coordinator is back");
+                    }
+                    self.reached = true;
+                    return Ok(Some(answer));
+                }
+                Err(Error::Unknown) => {
+                    info!(agent = %self.register.name, "not a member any more: registering again");
+                    self.registered = None;
+                }
+                Err(Error::Unreachable(reason)) => {
+                    if self.reached {
+                        warn!(agent = %self.register.name, reason, "lost the coordinator; going on alone");
+                    }
+                    self.reached = false;
+                    return Ok(None);
+                }
+                Err(fatal) => return Err(fatal),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn attempt(
+        &mut self,
+        round: Option<u64>,
+        state: LocalState,
+        action: Action,
+        reward: Reward,
+    ) -> Result<Answer, Error> {
+        let Registered { agent, epoch, .. } = match self.registered {
+            Some(registered) => registered,
+            None => {
+                let registered = self.link.register(&self.register).await?;
+                self.sequence = 0;
+                *self.registered.insert(registered)
+            }
+        };
+        self.sequence += 1;
+        let heartbeat = Heartbeat { epoch, sequence: Sequence(self.sequence), round, state, action, reward };
+        self.link.heartbeat(agent, &heartbeat).await
+    }
+
+    /// Leaves the pool; a coordinator that is away will notice by itself.
+    pub async fn leave(&mut self) -> Result<(), Error> {
+        let Some(Registered { agent, epoch, .. }) = self.registered.take() else { return Ok(()) };
+        match self.link.leave(agent, &Leave { epoch }).await {
+            Ok(()) | Err(Error::Unknown | Error::Unreachable(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

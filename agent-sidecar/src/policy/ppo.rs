@@ -1,0 +1,272 @@
+//! PPO as a policy: a network decides, and what came of it is recorded for the learner.
+//!
+//! The policy only holds a network and its own trajectory. Whoever trains (see [`crate::training`]) takes finished
+//! trajectories away and hands new networks in, so that one network can learn from the experience of many agents.
+
+use std::sync::Arc;
+
+use meanfield_common::{
+    invalid::Invalid,
+    mean_field::FEATURES,
+    resources::{Bounds, Bytes, MilliCores, Resources, Scale},
+};
+use meanfield_learner::{ActScratch, ActorCritic, Choice, Config, Mode, Segment, Step};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::{
+    Decision, Feedback, Policy, View,
+    features::{self, Features},
+};
+
+/// Factor of one vertical CPU step.
+const CPU_FACTOR: f64 = 1.25;
+/// Factor of one vertical memory step.
+const MEMORY_FACTOR: f64 = 1.2;
+/// Share of the replicas that one horizontal step moves; at least one replica.
+const REPLICA_SHARE: f64 = 0.2;
+
+/// Whether a configuration fits the inputs and levers that this policy has: the seven numbers of l or the longer list
+/// of [`features`], each followed by the embedding.
+pub fn check(config: &Config) -> Result<(), Invalid> {
+    let own = config.observation.saturating_sub(config.embedding);
+    if own != 7 && own != features::SIZE {
+        let bound = format!("7 or {} plus the embedding's {}", features::SIZE, config.embedding);
+        return Err(Invalid::new("observation", config.observation, bound));
+    }
+    if config.auxiliary != FEATURES {
+        return Err(Invalid::new("auxiliary", config.auxiliary, format!("{FEATURES}")));
+    }
+    if config.heads != [7] && config.heads != [3, 3, 3] {
+        return Err(Invalid::new("heads", format!("{:?}", config.heads), "[7] or [3, 3, 3]"));
+    }
+    Ok(())
+}
+
+/// The policy.
+#[derive(Debug)]
+pub struct Ppo {
+    network: Arc<ActorCritic>,
+    /// Explores by sampling when there is one; serves the best action otherwise.
+    explorer: Option<ChaCha8Rng>,
+    features: Features,
+    scratch: ActScratch,
+    record: Record,
+}
+
+/// A trajectory in the making: flat columns, one row a decision; rewards arrive later.
+#[derive(Debug, Default)]
+struct Record {
+    observations: Vec<f32>,
+    auxiliaries: Vec<f32>,
+    masks: Vec<bool>,
+    choices: Vec<Choice>,
+    values: Vec<f32>,
+    own: Vec<f32>,
+    team: Vec<Option<f32>>,
+    lag: usize,
+}
+
+/// A finished trajectory and the value of the state in which it was cut off.
+#[derive(Debug)]
+pub struct Episode {
+    /// The steps.
+    pub segment: Segment,
+    /// What the critic expected from there on.
+    pub bootstrap: f32,
+}
+
+impl Ppo {
+    /// A policy that takes the network's best action.
+    #[must_use]
+    pub fn serving(network: Arc<ActorCritic>) -> Self {
+        Self {
+            network,
+            explorer: None,
+            features: Features::default(),
+            scratch: ActScratch::default(),
+            record: Record::default(),
+        }
+    }
+
+    /// A policy that samples actions and records what comes of them.
+    #[must_use]
+    pub fn exploring(network: Arc<ActorCritic>, seed: u64) -> Self {
+        Self { explorer: Some(ChaCha8Rng::seed_from_u64(seed)), ..Self::serving(network) }
+    }
+
+    /// Replaces the network.
+    pub fn set_network(&mut self, network: Arc<ActorCritic>) {
+        self.network = network;
+    }
+
+    /// Decisions whose rewards are known.
+    #[must_use]
+    pub fn settled(&self) -> usize {
+        let lag = if self.network.config().team_share > 0.0 { self.record.lag } else { 0 };
+        self.record.own.len().saturating_sub(lag)
+    }
+
+    /// Takes the settled part of the trajectory; `None` when there is none. Decisions without their reward stay
+    /// behind unless the episode is over ([`Policy::reset`]).
+    pub fn take_episode(&mut self) -> Result<Option<Episode>, crate::Error> {
+        let count = self.settled();
+        let Some(&bootstrap) = self.record.values.get(count).filter(|_| count > 0) else { return Ok(None) };
+        let config = self.network.config();
+        let (observation, auxiliary, logits) = (config.observation, config.auxiliary, config.logits());
+        let share = config.team_share;
+        let mut segment = Segment::new(config, count);
+        let record = &mut self.record;
+        for row in 0..count {
+            let own = record.own[row];
+            // While the coordinator was away nobody knew the team's reward: the agent's own stands in.
+            let team = record.team[row].unwrap_or(own);
+            segment.push(&Step {
+                observation: &record.observations[row * observation..][..observation],
+                auxiliary: &record.auxiliaries[row * auxiliary..][..auxiliary],
+                mask: Some(&record.masks[row * logits..][..logits]),
+                choice: record.choices[row],
+                reward: own + share * (team - own),
+                value: record.values[row],
+                terminated: false,
+            })?;
+        }
+        record.observations.drain(..count * observation);
+        record.auxiliaries.drain(..count * auxiliary);
+        record.masks.drain(..count * logits);
+        record.choices.drain(..count);
+        record.values.drain(..count);
+        record.own.drain(..count);
+        record.team.drain(..count);
+        Ok(Some(Episode { segment, bootstrap }))
+    }
+
+    fn observation(&mut self, view: &View<'_>) -> Vec<f32> {
+        let config = self.network.config();
+        let mut observation = Vec::with_capacity(config.observation);
+        if config.observation == features::SIZE + config.embedding {
+            observation.extend_from_slice(&self.features.next(view));
+        } else {
+            observation.extend_from_slice(&view.state.features());
+        }
+        // The place of the workload's embedding; a workload without one is described by zeros.
+        observation.resize(config.observation, 0.0);
+        observation
+    }
+}
+
+impl Policy for Ppo {
+    fn name(&self) -> &'static str {
+        "ppo"
+    }
+
+    fn decide(&mut self, view: &View<'_>) -> Result<Decision, crate::Error> {
+        let observation = self.observation(view);
+        let levers = Levers::of(self.network.config());
+        let current = view.seen.scale;
+        let mask = levers.legal(&view.target.bounds, &current);
+        let mode = self.explorer.as_mut().map_or(Mode::Greedy, Mode::Sample);
+        let choice = self.network.act(&observation, Some(&mask), mode, &mut self.scratch)?;
+        if self.explorer.is_some() {
+            let auxiliary = view.auxiliary.features(self.network.config().auxiliary_form);
+            let value = self.network.value(&observation, &auxiliary, &mut self.scratch)?;
+            self.record.observations.extend_from_slice(&observation);
+            self.record.auxiliaries.extend_from_slice(&auxiliary);
+            self.record.masks.extend_from_slice(&mask);
+            self.record.choices.push(choice);
+            self.record.values.push(value);
+        }
+        Ok(levers.apply(&view.target.bounds, &current, choice.actions()))
+    }
+
+    fn feedback(&mut self, feedback: Feedback) -> Result<(), crate::Error> {
+        let record = &mut self.record;
+        // The first step of an episode reports a reward that belongs to no decision of it.
+        if record.own.len() < record.choices.len() {
+            record.own.push(feedback.own as f32);
+            record.team.push(None);
+            record.lag = feedback.team_lag;
+            let row = record.team.len().checked_sub(1 + feedback.team_lag);
+            if let Some(slot) = row.and_then(|row| record.team.get_mut(row)) {
+                *slot = feedback.team.map(|team| team as f32);
+            }
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.features = Features::default();
+        self.record = Record::default();
+    }
+}
+
+/// How the heads of a policy move the three levers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Levers {
+    /// One head of seven: hold, CPU up, CPU down, memory up, memory down, out, in. One lever a step, as published.
+    One,
+    /// Three heads of three, down, stay and up: CPU, memory, replicas.
+    Three,
+}
+
+impl Levers {
+    fn of(config: &Config) -> Self {
+        if config.heads.len() == 3 { Self::Three } else { Self::One }
+    }
+
+    /// The direction of each lever (CPU, memory, replicas) behind a choice.
+    fn directions(self, actions: &[u8]) -> [i32; 3] {
+        match self {
+            Self::Three => [0, 1, 2].map(|head| i32::from(actions.get(head).copied().unwrap_or(1)) - 1),
+            Self::One => match actions.first() {
+                Some(1) => [1, 0, 0],
+                Some(2) => [-1, 0, 0],
+                Some(3) => [0, 1, 0],
+                Some(4) => [0, -1, 0],
+                Some(5) => [0, 0, 1],
+                Some(6) => [0, 0, -1],
+                _ => [0, 0, 0],
+            },
+        }
+    }
+
+    /// Which outputs would move a lever that can move.
+    fn legal(self, bounds: &Bounds, current: &Scale) -> Vec<bool> {
+        let can = |lever: usize, direction: i32| {
+            let mut directions = [0; 3];
+            directions[lever] = direction;
+            moved(bounds, current, directions) != *current
+        };
+        match self {
+            Self::Three => (0..3).flat_map(|lever| [can(lever, -1), true, can(lever, 1)]).collect(),
+            Self::One => [true].into_iter().chain((0..3).flat_map(|lever| [can(lever, 1), can(lever, -1)])).collect(),
+        }
+    }
+
+    fn apply(self, bounds: &Bounds, current: &Scale, actions: &[u8]) -> Decision {
+        let directions = self.directions(actions);
+        let scale = moved(bounds, current, directions);
+        let illegal = directions != [0; 3] && scale == *current;
+        Decision { scale, illegal }
+    }
+}
+
+/// The scale one step further, cut at the bounds.
+fn moved(bounds: &Bounds, current: &Scale, [cpu, memory, replicas]: [i32; 3]) -> Scale {
+    let by = (f64::from(current.replicas) * REPLICA_SHARE).round().max(1.0) as i64 * i64::from(replicas);
+    let wish = Scale {
+        replicas: u32::try_from(i64::from(current.replicas) + by).unwrap_or(0),
+        limit: Resources {
+            // Whole hundredths of a core and mebibytes: what a person would write.
+            cpu: MilliCores((current.limit.cpu.0 as f64 * CPU_FACTOR.powi(cpu) / 10.0).round() as u64 * 10),
+            memory: if memory == 0 {
+                current.limit.memory
+            } else {
+                Bytes::mebi((current.limit.memory.as_mebi() * MEMORY_FACTOR.powi(memory)).round() as u64)
+            },
+        },
+    };
+    let wish =
+        if cpu == 0 { Scale { limit: Resources { cpu: current.limit.cpu, ..wish.limit }, ..wish } } else { wish };
+    bounds.clamp(&wish)
+}

@@ -1,0 +1,87 @@
+//! `meanfield agent`: one agent in real time.
+
+use std::{fs, path::Path, sync::Arc};
+
+use anyhow::Context;
+use meanfield_agent::{
+    agent::Agent,
+    daemon,
+    environment::Alone,
+    http::Http,
+    policy::{Policy, hpa_vpa::HpaVpa, learning::Learning, ppo, ppo::Ppo, reactive::Reactive},
+};
+use meanfield_common::{invalid::Invalid, reward::Shape};
+use meanfield_coordinator::token;
+use meanfield_learner::{ActorCritic, Learner};
+use meanfield_simulator::{arrivals::DAY_STEPS, workload::FUNCTIONS};
+
+use crate::{
+    args::{AgentArgs, PolicyName},
+    signals,
+};
+
+pub fn run(args: AgentArgs) -> anyhow::Result<()> {
+    signals::start_log(&args.log)?;
+    let place = FUNCTIONS.iter().position(|function| function.name == args.function).ok_or_else(|| {
+        let names = FUNCTIONS.map(|function| function.name).join(", ");
+        Invalid::new("function", &args.function, format!("one of {names}"))
+    })?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => args.function.parse()?,
+    };
+    let token = match &args.token {
+        Some(token) => token.clone(),
+        None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?,
+    };
+    let link = Http::new(&args.coordinator, token)?;
+    let (environment, target) = Alone::new(name, place, DAY_STEPS, args.seed)?;
+    let (pool, every, steps) = (args.pool.clone(), args.interval, args.steps);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let shutdown = signals::shutdown()?;
+        if args.learn {
+            let path = args.model.as_deref().ok_or_else(|| Invalid::new("model", "nothing", "given with --learn"))?;
+            let learning = Learning::new(learner(path, args.seed)?, args.seed)?;
+            let shape = learning.config().reward;
+            let mut agent = Agent::new(target, environment, link, pool, learning, shape);
+            daemon::run(&mut agent, every, steps, shutdown).await?;
+            write(path, &agent.policy_mut().learner().save()?)
+        } else {
+            let mut agent = Agent::new(target, environment, link, pool, policy(&args)?, Shape::BALANCED);
+            Ok(daemon::run(&mut agent, every, steps, shutdown).await?)
+        }
+    })
+}
+
+fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
+    Ok(match (args.policy, &args.model) {
+        (PolicyName::Reactive, _) => Box::new(Reactive::default()),
+        (PolicyName::HpaVpa, _) => Box::new(HpaVpa::new(args.hpa_target)?),
+        (PolicyName::Ppo, Some(path)) => {
+            let network = ActorCritic::load(&read(path)?).with_context(|| path.display().to_string())?;
+            ppo::check(network.config())?;
+            Box::new(Ppo::serving(Arc::new(network)))
+        }
+        (PolicyName::Ppo, None) => Err(Invalid::new("model", "nothing", "given with --policy ppo"))?,
+    })
+}
+
+/// A learner to go on with: with its optimiser if the file has that, else from its networks.
+fn learner(path: &Path, seed: u64) -> anyhow::Result<Learner> {
+    let bytes = read(path)?;
+    let learner = Learner::load(&bytes)
+        .or_else(|_| ActorCritic::load(&bytes).map(|network| Learner::from_network(network, seed)));
+    learner.with_context(|| path.display().to_string())
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(path).with_context(|| path.display().to_string())
+}
+
+/// Written aside and moved into place, so that a crash leaves the old file or the new one.
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let aside = path.with_extension("new");
+    fs::write(&aside, bytes).with_context(|| aside.display().to_string())?;
+    fs::rename(&aside, path).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,203 @@
+//! Every command and every setting. The long name of a flag is its key in the configuration file too.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use meanfield_common::identity::{AgentName, PoolName};
+
+/// Scale every Deployment of a shared cluster, sideways and upwards at once, without them fighting each other.
+#[derive(Debug, Parser)]
+#[command(name = "meanfield", version, propagate_version = true, subcommand_required = true)]
+pub struct Cli {
+    /// Configuration file (TOML): one section a command, keys named like its flags.
+    #[arg(long, global = true, env = "MEANFIELD_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train agents on a simulated cluster, run them live against a coordinator, compare them with HPA+VPA.
+    Demo(DemoArgs),
+    /// Run the coordinator daemon.
+    Coordinator(CoordinatorArgs),
+    /// Run one agent in real time, on a simulated workload of its own.
+    Agent(AgentArgs),
+    /// Measure speed and size against a peer in the same run.
+    Bench(BenchArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// What learns best: one shared network, a reward that counts violations and cost.
+    Default,
+    /// The published values: a network per agent, the published reward.
+    Paper,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Seed of everything random; the same seed gives the same figures.
+    #[arg(long, env = "MEANFIELD_SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// Agents, one a tenant; nodes grow with them.
+    #[arg(long, env = "MEANFIELD_AGENTS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(2..=1000))]
+    pub agents: u64,
+    /// Training episodes of 50 steps, each on several clusters at once [default: 250, or 40 with --quick].
+    #[arg(long, env = "MEANFIELD_EPISODES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub episodes: Option<u64>,
+    /// Learner settings.
+    #[arg(long, env = "MEANFIELD_PRESET", value_enum, default_value_t = Preset::Default)]
+    pub preset: Preset,
+    /// Where the report goes.
+    #[arg(long, env = "MEANFIELD_REPORT", default_value = "report", value_name = "DIR")]
+    pub report: PathBuf,
+    /// Train shortly and evaluate on one day instead of four.
+    #[arg(long, env = "MEANFIELD_QUICK")]
+    pub quick: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CoordinatorArgs {
+    /// Address to listen on; port 0 takes a free one and prints it.
+    #[arg(long, env = "MEANFIELD_LISTEN", default_value = "127.0.0.1:7600", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Where membership, pauses and the token are kept.
+    #[arg(long, env = "MEANFIELD_DATA_DIR", default_value = "data", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Pools that agents may join.
+    #[arg(long, env = "MEANFIELD_POOLS", default_value = "default", value_delimiter = ',', value_name = "NAME,...")]
+    pub pools: Vec<PoolName>,
+    /// An agent without a heartbeat for so long is suspect; it still counts.
+    #[arg(long, env = "MEANFIELD_SUSPECT_AFTER", default_value = "45s", value_parser = duration, value_name = "TIME")]
+    pub suspect_after: Duration,
+    /// An agent without a heartbeat for so long is gone.
+    #[arg(long, env = "MEANFIELD_GONE_AFTER", default_value = "2m", value_parser = duration, value_name = "TIME")]
+    pub gone_after: Duration,
+    /// Bearer token of the API; without one, the token in the data directory, made at the first start. Prefer the
+    /// environment: flags show in process lists.
+    #[arg(long, env = "MEANFIELD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Largest request body in bytes.
+    #[arg(long, env = "MEANFIELD_MAX_BODY", default_value_t = 16 * 1024, value_name = "BYTES")]
+    pub max_body: usize,
+    /// How long requests may take to finish after a signal to stop.
+    #[arg(long, env = "MEANFIELD_GRACE", default_value = "10s", value_parser = duration, value_name = "TIME")]
+    pub grace: Duration,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// The reactive queue model: no training, sizes for the recent peak.
+    Reactive,
+    /// HPA for replicas, VPA for memory.
+    HpaVpa,
+    /// A trained network (needs --model).
+    Ppo,
+}
+
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// URL of the coordinator.
+    #[arg(long, env = "MEANFIELD_COORDINATOR", default_value = "http://127.0.0.1:7600", value_name = "URL")]
+    pub coordinator: String,
+    /// Bearer token of the coordinator. Prefer the environment: flags show in process lists.
+    #[arg(long, env = "MEANFIELD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// The coordinator's data directory, to find the token in when none is given.
+    #[arg(long, env = "MEANFIELD_DATA_DIR", default_value = "data", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Name of the agent, unique in its pool [default: the function's name].
+    #[arg(long, env = "MEANFIELD_NAME", value_name = "NAME")]
+    pub name: Option<AgentName>,
+    /// Pool to join.
+    #[arg(long, env = "MEANFIELD_POOL", default_value = "default", value_name = "NAME")]
+    pub pool: PoolName,
+    /// The simulated function to scale.
+    #[arg(long, env = "MEANFIELD_FUNCTION", default_value = "base64", value_name = "FUNCTION")]
+    pub function: String,
+    /// Who decides.
+    #[arg(long, env = "MEANFIELD_POLICY", value_enum, default_value_t = PolicyName::Reactive)]
+    pub policy: PolicyName,
+    /// Checkpoint of the network (safetensors), as written by the demo.
+    #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Go on learning while serving, and write the checkpoint back at the end.
+    #[arg(long, env = "MEANFIELD_LEARN")]
+    pub learn: bool,
+    /// HPA's target: CPU use over CPU request.
+    #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = 0.8, value_name = "SHARE")]
+    pub hpa_target: f64,
+    /// Real time of one step; each stands for 15 simulated seconds.
+    #[arg(long, env = "MEANFIELD_INTERVAL", default_value = "15s", value_parser = duration, value_name = "TIME")]
+    pub interval: Duration,
+    /// Stop after so many steps [default: on a signal].
+    #[arg(long, env = "MEANFIELD_STEPS", value_name = "COUNT")]
+    pub steps: Option<u64>,
+    /// Seed of arrivals and exploration.
+    #[arg(long, env = "MEANFIELD_SEED", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// What to log, for example `info` or `meanfield_agent=debug`.
+    #[arg(long, env = "MEANFIELD_LOG", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+    /// How to log.
+    #[arg(long, env = "MEANFIELD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Area {
+    /// One PPO update and one decision at the published sizes.
+    Learner,
+    /// Heartbeats per second beside a bare HTTP handler.
+    Heartbeat,
+    /// The binary, and the coordinator's memory with 10,000 agents.
+    Size,
+    /// The whole demo, from start to table.
+    Demo,
+    /// All of them.
+    All,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[arg(value_enum)]
+    pub area: Area,
+    /// Write the rows as JSON too.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| format!("{error}, such as 500ms, 45s or 2m"))?;
+    if duration.is_zero() { Err("it must be more than nothing".to_owned()) } else { Ok(duration) }
+}

@@ -1,0 +1,209 @@
+//! Defaults < configuration file < environment < flags.
+//!
+//! Flags and environment are clap's. A configuration file becomes new defaults of the same arguments, so that there is
+//! one list of keys, one set of checks and one text of help.
+
+use std::{collections::BTreeMap, ffi::OsString, fs, path::PathBuf};
+
+use clap::{ArgAction, CommandFactory, FromArgMatches, error::ErrorKind};
+use clap_complete::Shell;
+use toml::Value;
+
+use crate::args::{Cli, Command};
+
+/// Why there is nothing to run.
+pub enum Stop {
+    /// Help or version was asked for and printed.
+    Shown,
+    /// Something is wrong with the configuration; one line says what.
+    Bad(String),
+}
+
+type Sections = BTreeMap<String, BTreeMap<String, Value>>;
+
+/// The command with all its settings.
+pub fn load() -> Result<Command, Stop> {
+    parse(std::env::args_os().collect())
+}
+
+fn parse(arguments: Vec<OsString>) -> Result<Command, Stop> {
+    let mut command = Cli::command();
+    if let Some(path) = file(&arguments) {
+        command = with_file(command, &path).map_err(Stop::Bad)?;
+    }
+    let matches = command.try_get_matches_from(arguments).map_err(stop)?;
+    Ok(Cli::from_arg_matches(&matches).map_err(stop)?.command)
+}
+
+/// Prints a completion script.
+pub fn completions(shell: Shell) {
+    clap_complete::generate(shell, &mut Cli::command(), "meanfield", &mut std::io::stdout());
+}
+
+/// The configuration file, which must be known before the arguments can be read.
+fn file(arguments: &[OsString]) -> Option<PathBuf> {
+    let mut arguments = arguments.iter().skip(1);
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy();
+        if text == "--config" {
+            return arguments.next().map(PathBuf::from);
+        }
+        if let Some(path) = text.strip_prefix("--config=") {
+            return Some(path.into());
+        }
+    }
+    std::env::var_os("MEANFIELD_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn with_file(mut command: clap::Command, path: &PathBuf) -> Result<clap::Command, String> {
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        format!("{name}:{line}: {}", error.message().trim())
+    })?;
+    for (section, keys) in sections(&table).map_err(|line| format!("{name}: {line}"))? {
+        let Some(known) = command.find_subcommand(&section) else {
+            let commands: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+            return Err(format!("{name}: unknown section [{section}]; sections are {}", commands.join(", ")));
+        };
+        for key in keys.keys() {
+            check_key(known, &section, key).map_err(|line| format!("{name}: {line}"))?;
+        }
+        for (key, value) in keys {
+            let values = plain(&value).map_err(|kind| format!("{name}: {section}.{key}: {kind}"))?;
+            let id = key.replace('-', "_");
+            check_value(&command, &section, &id, &values).map_err(|line| format!("{name}: {section}.{key}: {line}"))?;
+            command = command.mut_subcommand(&section, |command| {
+                command.mut_arg(&id, |argument| argument.default_values(values.clone()))
+            });
+        }
+    }
+    Ok(command)
+}
+
+fn sections(table: &toml::Table) -> Result<Sections, String> {
+    let section = |(name, value): (&String, &Value)| match value {
+        Value::Table(keys) => Ok((name.clone(), keys.clone().into_iter().collect())),
+        _ => Err(format!("{name} stands outside of a section")),
+    };
+    table.iter().map(section).collect()
+}
+
+fn check_key(command: &clap::Command, section: &str, key: &str) -> Result<(), String> {
+    let keys: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+    if keys.contains(&key) && key != "config" {
+        return Ok(());
+    }
+    Err(format!("unknown key {section}.{key}; keys of [{section}] are {}", keys.join(", ")))
+}
+
+/// Tries a value on its own, so that the error names the file and not a flag that nobody gave.
+fn check_value(command: &clap::Command, section: &str, id: &str, values: &[String]) -> Result<(), String> {
+    let known = command.find_subcommand(section).and_then(|command| command.get_arguments().find(|a| a.get_id() == id));
+    let Some(argument) = known else { return Ok(()) };
+    let flag = matches!(argument.get_action(), ArgAction::SetTrue);
+    let trial = if flag {
+        // A flag takes no value on the command line.
+        let boolean = values.iter().all(|value| value == "true" || value == "false");
+        return if boolean { Ok(()) } else { Err(format!("{:?} is not true or false", values.join(","))) };
+    } else {
+        let argument = argument.clone().env(None::<&str>);
+        clap::Command::new("trial").no_binary_name(true).arg(argument)
+    };
+    let words = values.iter().map(|value| format!("--{}={value}", id.replace('_', "-")));
+    trial.try_get_matches_from(words).map(drop).map_err(|error| one_line(&error))
+}
+
+/// A TOML value as the words that a flag would take.
+fn plain(value: &Value) -> Result<Vec<String>, &'static str> {
+    match value {
+        Value::String(text) => Ok(vec![text.clone()]),
+        Value::Integer(number) => Ok(vec![number.to_string()]),
+        Value::Float(number) => Ok(vec![number.to_string()]),
+        Value::Boolean(flag) => Ok(vec![flag.to_string()]),
+        Value::Array(items) => {
+            items.iter().map(plain).collect::<Result<Vec<_>, _>>().map(|items| items.into_iter().flatten().collect())
+        }
+        Value::Table(_) => Err("a table is not a value"),
+        Value::Datetime(_) => Err("a date is not a value"),
+    }
+}
+
+fn stop(error: clap::Error) -> Stop {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Nothing can be done about a closed standard output.
+            let _ = error.print();
+            if error.exit_code() == 0 { Stop::Shown } else { Stop::Bad("a command is needed; see --help".to_owned()) }
+        }
+        _ => Stop::Bad(one_line(&error)),
+    }
+}
+
+/// The first paragraph of clap's message on one line; the rest is hints and usage.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let line = lines.collect::<Vec<_>>().join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(file: &str, flags: &[&str]) -> Result<Command, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("meanfield.toml");
+        fs::write(&path, file).unwrap();
+        let mut arguments: Vec<OsString> = ["meanfield", "coordinator", "--config"].map(OsString::from).to_vec();
+        arguments.push(path.into());
+        arguments.extend(flags.iter().map(OsString::from));
+        parse(arguments).map_err(|stop| match stop {
+            Stop::Shown => "shown".to_owned(),
+            Stop::Bad(line) => line,
+        })
+    }
+
+    fn coordinator(file: &str, flags: &[&str]) -> crate::args::CoordinatorArgs {
+        match load(file, flags) {
+            Ok(Command::Coordinator(args)) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_file_stands_between_defaults_and_flags() {
+        let file =
+            "[coordinator]\nlisten = \"127.0.0.1:1\"\npools = [\"a\", \"b\"]\nmax-body = 4096\n[demo]\nquick = true";
+        let args = coordinator(file, &[]);
+        assert_eq!((args.listen.port(), args.pools.len(), args.max_body), (1, 2, 4096));
+        assert_eq!(args.grace.as_secs(), 10, "the default stays");
+        assert_eq!(coordinator(file, &["--listen", "127.0.0.1:2"]).listen.port(), 2, "a flag wins");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_in_one_line() {
+        for (file, flags, parts) in [
+            ("[coordinator]\nlisten = \"nowhere\"", &[][..], &["meanfield.toml: coordinator.listen: ", "nowhere"][..]),
+            ("[coordinator]\nlisen = 1", &[], &["unknown key coordinator.lisen", "listen"]),
+            ("[cordinator]\nlisten = 1", &[], &["unknown section [cordinator]", "coordinator"]),
+            ("listen = 1", &[], &["listen stands outside of a section"]),
+            ("[coordinator", &[], &["meanfield.toml:1: "]),
+            ("[demo]\nquick = \"maybe\"", &[], &["demo.quick", "maybe"]),
+            ("[demo]\nagents = 1", &[], &["demo.agents", "1"]),
+            ("", &["--grace", "soon"], &["--grace", "soon"]),
+            ("", &["--lisen", "x"], &["--lisen"]),
+            ("", &["--pools", "A"], &["--pools", "a-z"]),
+        ] {
+            let line = load(file, flags).unwrap_err();
+            assert!(!line.contains('\n') && parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+}

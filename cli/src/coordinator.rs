@@ -1,0 +1,36 @@
+//! `meanfield coordinator`: the daemon.
+
+use std::io::Write;
+
+use anyhow::Context;
+use meanfield_coordinator::{Clock, Coordinator, Options, serve};
+use tokio::net::TcpListener;
+
+use crate::{args::CoordinatorArgs, signals};
+
+pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
+    signals::start_log(&args.log)?;
+    let options = Options {
+        data_dir: Some(args.data_dir),
+        suspect_after: args.suspect_after,
+        gone_after: args.gone_after,
+        pools: args.pools,
+        token: args.token,
+        max_body: args.max_body,
+        grace: args.grace,
+    };
+    options.validate()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let shutdown = signals::shutdown()?;
+        let coordinator = Coordinator::open(options, Clock::system())?;
+        let listener =
+            TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+        // The one line on standard output: with port 0, whoever started this reads the address here.
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "http://{}", listener.local_addr()?)?;
+        stdout.flush()?;
+        serve(coordinator, listener, shutdown).await?;
+        Ok(())
+    })
+}

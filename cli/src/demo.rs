@@ -1,0 +1,147 @@
+//! `meanfield demo`: agents learn to share a simulated cluster, go live against a coordinator, and are compared.
+//!
+//! One coordinator serves HTTP on a loopback port from start to end. Training reaches it in process, since millions of
+//! steps would only measure the loopback device; then the trained agents go live as HTTP clients, on arrivals that
+//! nobody trained on, while a tenant joins and another leaves. HPA+VPA and the reactive queue model run through the
+//! same days.
+
+mod contest;
+mod plot;
+mod progress;
+mod report;
+mod score;
+
+use std::{sync::Arc, time::Instant};
+
+use anyhow::Context;
+use meanfield_agent::{
+    http::Http,
+    policy::{hpa_vpa::HpaVpa, ppo::Ppo, reactive::Reactive},
+    training::{Progress, Trainer},
+};
+use meanfield_common::identity::PoolName;
+use meanfield_coordinator::{Clock, Coordinator, Options, serve};
+use meanfield_learner::{ActorCritic, Config};
+use tokio::net::TcpListener;
+
+use crate::{
+    args::{DemoArgs, Preset},
+    in_process::InProcess,
+};
+use contest::Contest;
+use progress::Bar;
+use report::Report;
+use score::Scores;
+
+/// The target at which HPA does best in the demo's cluster, of 0.4 to 1.0 in steps of 0.1 (docs/demo.md).
+const HPA_TARGET: f64 = 0.8;
+
+pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let config = match args.preset {
+        Preset::Default => Config::preset_default(),
+        Preset::Paper => Config::paper(),
+    };
+    let agents = usize::try_from(args.agents)?;
+    let episodes = args.episodes.unwrap_or(if args.quick { 40 } else { 250 });
+    let days = if args.quick { 1 } else { 4 };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let daemon = runtime.block_on(Daemon::start(config.environments))?;
+    println!("Coordinator: {}  (try {}/metrics while this runs)", daemon.url, daemon.url);
+    println!("Everything below is simulated: {agents} tenants on a shared cluster, seed {}.", args.seed);
+
+    let (curve, networks) = train(&config, agents, episodes, args.seed, &daemon)?;
+
+    let contest = Contest::new(agents, days, args.seed, config.reward)?;
+    let live = |place: usize| -> anyhow::Result<_> {
+        let network = &networks[place % networks.len()];
+        Ok((Http::new(&daemon.url, daemon.token.clone())?, Ppo::serving(network.clone())))
+    };
+    let in_process = || InProcess(daemon.coordinator.clone());
+    let bar = Bar::new("live", contest.rounds() as u64);
+    let meanfield = runtime.block_on(contest.run_live(&daemon.live, live, &bar))?;
+    bar.finish();
+    let hpa = runtime
+        .block_on(contest.run("hpa-vpa", &pool("hpa-vpa")?, |_| Ok((in_process(), HpaVpa::new(HPA_TARGET)?))))?;
+    let reactive =
+        runtime.block_on(contest.run("reactive", &pool("reactive")?, |_| Ok((in_process(), Reactive::default()))))?;
+
+    let scores: Vec<Scores> = vec![meanfield, hpa, reactive];
+    let report = Report { args, episodes, contest: &contest, curve: &curve, scores: &scores };
+    println!("\n{}", report.table());
+    report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
+    let checkpoint = args.report.join("model.safetensors");
+    std::fs::write(&checkpoint, networks[0].save()?).with_context(|| checkpoint.display().to_string())?;
+    println!("Report: {}", args.report.join("index.html").display());
+    println!("Took {:.1} s.", started.elapsed().as_secs_f64());
+    runtime.block_on(daemon.stop())
+}
+
+fn pool(name: &str) -> anyhow::Result<PoolName> {
+    Ok(name.parse()?)
+}
+
+/// Trains, and gives the curve and the networks: one for all agents, or one each.
+fn train(
+    config: &Config,
+    agents: usize,
+    episodes: u64,
+    seed: u64,
+    daemon: &Daemon,
+) -> anyhow::Result<(Vec<Progress>, Vec<Arc<ActorCritic>>)> {
+    let mut trainer =
+        Trainer::new(config.clone(), agents, seed, &daemon.training, |_| InProcess(daemon.coordinator.clone()))?;
+    let bar = Bar::new("training", episodes);
+    let mut curve = Vec::new();
+    for episode in 0..episodes {
+        let progress = trainer.iterate(episode as f32 / episodes as f32)?;
+        bar.step(progress.reward, progress.violations, progress.cores);
+        curve.push(progress);
+    }
+    bar.finish();
+    trainer.leave()?;
+    let count = if config.shared_network { 1 } else { agents };
+    Ok((curve, (0..count).map(|place| Arc::new(trainer.network(place).clone())).collect()))
+}
+
+/// The demo's coordinator: a real one, with a store, on a port of its own.
+struct Daemon {
+    coordinator: Coordinator,
+    url: String,
+    token: String,
+    live: PoolName,
+    training: Vec<PoolName>,
+    stop: tokio::sync::oneshot::Sender<()>,
+    serving: tokio::task::JoinHandle<Result<(), meanfield_coordinator::Error>>,
+    /// Removed with the daemon.
+    _data: tempfile::TempDir,
+}
+
+impl Daemon {
+    async fn start(clusters: usize) -> anyhow::Result<Self> {
+        let data = tempfile::tempdir().context("no place for the coordinator's data")?;
+        let live = pool("live")?;
+        let training =
+            (1..=clusters).map(|cluster| pool(&format!("training-{cluster}"))).collect::<Result<Vec<_>, _>>()?;
+        let mut pools = vec![live.clone(), pool("hpa-vpa")?, pool("reactive")?];
+        pools.extend(training.iter().cloned());
+        let options = Options { data_dir: Some(data.path().to_owned()), pools, ..Options::default() };
+        let coordinator = Coordinator::open(options, Clock::system())?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no loopback port")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let shutdown = async {
+            // An error means that the demo is gone, which is as good a reason to stop.
+            let _ = stopped.await;
+        };
+        let serving = tokio::spawn(serve(coordinator.clone(), listener, shutdown));
+        let token = coordinator.token().to_owned();
+        Ok(Self { coordinator, url, token, live, training, stop, serving, _data: data })
+    }
+
+    async fn stop(self) -> anyhow::Result<()> {
+        // An error means that it has stopped already, and joining says why.
+        let _ = self.stop.send(());
+        Ok(self.serving.await??)
+    }
+}

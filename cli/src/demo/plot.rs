@@ -1,0 +1,140 @@
+//! The report's plots, as SVG.
+
+use anyhow::anyhow;
+use meanfield_agent::training::Progress;
+use plotters::prelude::*;
+
+use super::score::Scores;
+
+const SIZE: (u32, u32) = (760, 400);
+/// One colour a policy, in the order of the scores; told apart by colour-blind readers too (Okabe and Ito).
+const COLOURS: [RGBColor; 3] = [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115)];
+const GREY: RGBColor = RGBColor(120, 130, 140);
+
+/// A line: its label, its colour and its points.
+type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
+
+/// Axes of a plot.
+struct Axes<'a> {
+    title: &'a str,
+    x: &'a str,
+    y: &'a str,
+    high: f64,
+    low: f64,
+}
+
+fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    let right = lines.iter().flat_map(|(_, _, points)| points).map(|(x, _)| *x).fold(1.0, f64::max);
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {:?}: {error}", axes.title);
+        root.fill(&WHITE).map_err(|error| fail(&error))?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(axes.title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(52)
+            .build_cartesian_2d(0.0..right, axes.low..axes.high)
+            .map_err(|error| fail(&error))?;
+        chart
+            .configure_mesh()
+            .x_desc(axes.x)
+            .y_desc(axes.y)
+            .axis_desc_style(("sans-serif", 14))
+            .label_style(("sans-serif", 12))
+            .light_line_style(WHITE)
+            .bold_line_style(RGBColor(228, 231, 235))
+            .draw()
+            .map_err(|error| fail(&error))?;
+        for (label, colour, points) in lines {
+            let style = colour.stroke_width(2);
+            let inside = points.iter().map(|(x, y)| (*x, y.clamp(axes.low, axes.high)));
+            chart
+                .draw_series(LineSeries::new(inside, style))
+                .map_err(|error| fail(&error))?
+                .label(*label)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.85))
+            .label_font(("sans-serif", 13))
+            .draw()
+            .map_err(|error| fail(&error))?;
+        root.present().map_err(|error| fail(&error))?;
+    }
+    Ok(svg)
+}
+
+fn name(policy: &str) -> &'static str {
+    match policy {
+        "meanfield" => "Meanfield",
+        "hpa-vpa" => "HPA+VPA",
+        _ => "reactive queue model",
+    }
+}
+
+/// Reward over training, and what each policy earns on the held-out days.
+pub fn learning(curve: &[Progress], scores: &[Scores]) -> anyhow::Result<String> {
+    let points: Vec<_> = curve.iter().enumerate().map(|(episode, point)| (episode as f64, point.reward)).collect();
+    let right = points.len() as f64;
+    let low = points.iter().map(|(_, reward)| *reward).fold(0.0, f64::min);
+    let mut all = vec![("exploring agents", GREY, points)];
+    for (score, colour) in scores.iter().zip(COLOURS) {
+        let reward = score.total().reward;
+        all.push((name(score.policy), colour, vec![(0.0, reward), (right, reward)]));
+    }
+    lines(&Axes { title: "Learning", x: "training episode", y: "mean reward of a step", low, high: 1.0 }, &all)
+}
+
+/// The slowest function over the first held-out day.
+pub fn latency(scores: &[Scores]) -> anyhow::Result<String> {
+    let mut all: Vec<Line<'_>> = (scores.iter().zip(COLOURS).rev())
+        .map(|(score, colour)| {
+            let points = score.day.iter().enumerate().map(|(step, moment)| (step as f64 / 4.0, moment.slowest));
+            (name(score.policy), colour, points.collect())
+        })
+        .collect();
+    let right = scores.first().map_or(1.0, |score| score.day.len() as f64 / 4.0);
+    all.push(("SLO", GREY, vec![(0.0, 1.0), (right, 1.0)]));
+    let axes =
+        Axes { title: "p99 over SLO, slowest function", x: "minute of the day", y: "p99 / SLO", low: 0.0, high: 3.0 };
+    lines(&axes, &all)
+}
+
+/// How many windows are slower than so many times the SLO.
+pub fn distribution(scores: &[Scores]) -> anyhow::Result<String> {
+    let all: Vec<Line<'_>> = (scores.iter().zip(COLOURS))
+        .map(|(score, colour)| {
+            let excesses = score.excesses();
+            let points = (0..=100).map(|at| {
+                let times = 0.5 + 1.5 * f64::from(at) / 100.0;
+                let above = excesses.len() - excesses.partition_point(|excess| *excess <= times);
+                (times, 100.0 * above as f64 / excesses.len().max(1) as f64)
+            });
+            (name(score.policy), colour, points.collect())
+        })
+        .collect();
+    let highest =
+        all.iter().flat_map(|(_, _, points)| points).filter(|(x, _)| *x >= 0.9).map(|(_, y)| *y).fold(0.5, f64::max);
+    let axes = Axes { title: "Windows slower than", x: "times the SLO", y: "% of windows", low: 0.0, high: highest };
+    lines(&axes, &all)
+}
+
+/// CPU reserved and used over the first held-out day.
+pub fn cores(scores: &[Scores]) -> anyhow::Result<String> {
+    let mut all: Vec<Line<'_>> = (scores.iter().zip(COLOURS))
+        .map(|(score, colour)| {
+            let points = score.day.iter().enumerate().map(|(step, moment)| (step as f64 / 4.0, moment.cores));
+            (name(score.policy), colour, points.collect())
+        })
+        .collect();
+    if let Some(score) = scores.first() {
+        let used = score.day.iter().enumerate().map(|(step, moment)| (step as f64 / 4.0, moment.used));
+        all.push(("used (Meanfield)", GREY, used.collect()));
+    }
+    let high = all.iter().flat_map(|(_, _, points)| points).map(|(_, cores)| *cores).fold(1.0, f64::max) * 1.25;
+    lines(&Axes { title: "CPU reserved", x: "minute of the day", y: "cores", low: 0.0, high }, &all)
+}

@@ -1,0 +1,32 @@
+//! Signals and logs: what every daemon sets up first.
+
+use anyhow::Context;
+use meanfield_common::invalid::Invalid;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{LogArgs, LogFormat};
+
+/// Logs to standard error, so that standard output stays for results.
+pub fn start_log(args: &LogArgs) -> anyhow::Result<()> {
+    let filter =
+        EnvFilter::try_new(&args.log).map_err(|error| Invalid::new("log", &args.log, format!("a filter ({error})")))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => builder.with_target(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    Ok(())
+}
+
+/// Waits for SIGINT or SIGTERM.
+pub fn shutdown() -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => tracing::info!("SIGINT"),
+            _ = terminate.recv() => tracing::info!("SIGTERM"),
+        }
+    })
+}

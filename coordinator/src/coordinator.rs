@@ -1,0 +1,320 @@
+//! The handle through which everything happens, in process or behind HTTP.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use meanfield_common::{
+    identity::{AgentId, PoolName},
+    wire::{Answer, Heartbeat, Leave, Register, Registered},
+};
+
+use crate::{
+    clock::{Clock, milliseconds},
+    error::Error,
+    ledger::{Change, Ledger},
+    membership::Membership,
+    metrics::Metrics,
+    options::Options,
+    store::{self, Store},
+    token,
+    view::{AgentView, Cursor, PoolView},
+    writer::{Outcome, Writer},
+};
+
+/// A running coordinator. Clones are handles to the same one; dropping the last closes the store.
+#[derive(Clone)]
+pub struct Coordinator(Arc<Inner>);
+
+struct Inner {
+    options: Options,
+    clock: Clock,
+    token: String,
+    membership: Arc<Membership>,
+    writer: Writer,
+    metrics: Metrics,
+    draining: AtomicBool,
+}
+
+/// What a sweep found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// How many agents became suspect.
+    pub suspect: usize,
+    /// How many agents are gone.
+    pub gone: usize,
+}
+
+impl Coordinator {
+    /// Starts a coordinator from what its data directory holds. Members of an earlier run are members again, with a
+    /// fresh deadline; they count in the mean field when they report.
+    ///
+    /// # Errors
+    /// If an option is out of bounds, or the data directory cannot be used or is damaged.
+    pub fn open(options: Options, clock: Clock) -> Result<Self, Error> {
+        options.validate()?;
+        let store: Box<dyn Store> = match &options.data_dir {
+            Some(directory) => Box::new(store::Disk::open(directory)?),
+            None => Box::new(store::Memory),
+        };
+        Self::with_store(options, clock, store)
+    }
+
+    fn with_store(options: Options, clock: Clock, mut store: Box<dyn Store>) -> Result<Self, Error> {
+        let contents = store.load()?;
+        let membership = Arc::new(Membership::new(&options.pools));
+        membership.pause_all(contents.paused);
+        let mut homeless = 0;
+        for (id, record) in contents.agents.iter().filter(|(_, record)| record.member) {
+            homeless += usize::from(!membership.join(*id, record, clock.now()));
+        }
+        if homeless > 0 {
+            tracing::warn!(
+                agents = homeless,
+                "some members' pools are not configured: they count when these are again"
+            );
+        }
+        let token = match (&options.token, &options.data_dir) {
+            (Some(token), _) => token.clone(),
+            (None, Some(directory)) => token::read_or_create(directory)?,
+            (None, None) => token::generate()?,
+        };
+        let writer = Writer::start(store, Ledger::new(contents), Arc::clone(&membership), clock.clone())?;
+        let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
+        Ok(Self(Arc::new(Inner { options, clock, token, membership, writer, metrics, draining })))
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// The bearer token of the HTTP API.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.0.token
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Makes an agent a member, or begins a new epoch of one, and returns when that is durable. The same name in the
+    /// same pool always gets the same id. What an earlier epoch reported no longer counts.
+    ///
+    /// # Errors
+    /// If there is no such pool or the store fails.
+    pub async fn register(&self, register: Register) -> Result<Registered, Error> {
+        self.0.membership.check_pool(&register.pool)?;
+        let outcome = self.0.writer.submit(Change::Register(register)).await?;
+        let Outcome::Joined(agent, epoch) = outcome else { return Err(Error::Closed) };
+        self.0.metrics.registrations.inc();
+        Ok(Registered { agent, epoch, heartbeat_within_ms: milliseconds(self.0.options.suspect_after) })
+    }
+
+    /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating.
+    ///
+    /// In real time the answer is the latest. With a round it describes the pool as the earlier rounds left it, for
+    /// everybody in the round alike. Rounds of a pool only grow, also over episodes of a simulation.
+    ///
+    /// # Errors
+    /// If the agent is no member, or the message is from another epoch, out of sequence, or of an earlier round.
+    pub fn heartbeat(&self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, Error> {
+        let answer = self.0.membership.heartbeat(agent, heartbeat, self.0.clock.now())?;
+        self.0.metrics.heartbeats.inc();
+        Ok(answer)
+    }
+
+    /// Ends a membership at the agent's own wish, and returns when that is durable. An operator's pause outlasts it.
+    ///
+    /// # Errors
+    /// If the agent is no member, has registered again since, or the store fails.
+    pub async fn leave(&self, agent: AgentId, leave: Leave) -> Result<(), Error> {
+        self.0.writer.submit(Change::Leave(agent, leave.epoch)).await?;
+        self.0.metrics.leaves.inc();
+        Ok(())
+    }
+
+    /// Ends a membership at an operator's wish, whatever its epoch, and lifts its pause.
+    ///
+    /// # Errors
+    /// If the agent is no member or the store fails.
+    pub async fn remove(&self, agent: AgentId) -> Result<(), Error> {
+        self.0.writer.submit(Change::Remove(agent)).await?;
+        self.0.metrics.leaves.inc();
+        Ok(())
+    }
+
+    /// Tells one agent, from its next heartbeat on, to change nothing.
+    ///
+    /// # Errors
+    /// If the agent is no member or the store fails.
+    pub async fn pause(&self, agent: AgentId) -> Result<(), Error> {
+        self.0.writer.submit(Change::Pause(agent, true)).await.map(drop)
+    }
+
+    /// Lifts an agent's own pause; the one for all still holds.
+    ///
+    /// # Errors
+    /// If the agent is no member or the store fails.
+    pub async fn resume(&self, agent: AgentId) -> Result<(), Error> {
+        self.0.writer.submit(Change::Pause(agent, false)).await.map(drop)
+    }
+
+    /// Tells all agents, also those that join later, to change nothing.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn pause_all(&self) -> Result<(), Error> {
+        self.0.writer.submit(Change::PauseAll(true)).await.map(drop)
+    }
+
+    /// Lifts the pause for all. Agents with a pause of their own stay paused.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn resume_all(&self) -> Result<(), Error> {
+        self.0.writer.submit(Change::PauseAll(false)).await.map(drop)
+    }
+
+    /// Whether the pause for all is on.
+    #[must_use]
+    pub fn all_paused(&self) -> bool {
+        self.0.membership.all_paused()
+    }
+
+    /// All members, in order of pool and name.
+    #[must_use]
+    pub fn agents(&self) -> Vec<AgentView> {
+        self.page(None, None, usize::MAX)
+    }
+
+    /// The first `limit` members after a place in that order, of one pool or of all.
+    #[must_use]
+    pub fn page(&self, pool: Option<&PoolName>, after: Option<&Cursor>, limit: usize) -> Vec<AgentView> {
+        self.0.membership.agents(pool, after, limit, self.0.clock.now())
+    }
+
+    /// One member.
+    ///
+    /// # Errors
+    /// If the agent is no member.
+    pub fn agent(&self, agent: AgentId) -> Result<AgentView, Error> {
+        self.0.membership.agent(agent, self.0.clock.now())
+    }
+
+    /// All pools, in the order of the configuration.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolView> {
+        self.0.membership.pools()
+    }
+
+    /// One pool.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn pool(&self, name: &PoolName) -> Result<PoolView, Error> {
+        self.0.membership.pool(name)
+    }
+
+    /// Marks who has been silent for too long as suspect, and takes out who is gone; returns when that is durable.
+    /// Suspects still count in the mean field, the gone do not. [`crate::serve`] calls this by itself.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn sweep(&self) -> Result<Swept, Error> {
+        let now = self.0.clock.now();
+        // A deadline is passed once it is over: silent for exactly `suspect_after` is already suspect.
+        let before = |age: Duration| (now + 1).saturating_sub(milliseconds(age));
+        let gone_before = before(self.0.options.gone_after);
+        let (suspect, overdue) = self.0.membership.overdue(before(self.0.options.suspect_after), gone_before);
+        for agent in &suspect {
+            tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is suspect");
+        }
+        // Out of the live membership first: a heartbeat that came after the write would be lost with the record.
+        let mut gone = Vec::new();
+        for agent in overdue {
+            if self.0.membership.part_overdue(&agent, gone_before) {
+                tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is gone");
+                gone.push((agent.id, agent.epoch));
+            }
+        }
+        let swept = Swept { suspect: suspect.len(), gone: gone.len() };
+        self.0.metrics.gone.inc_by(gone.len() as u64);
+        if !gone.is_empty() {
+            self.0.writer.submit(Change::Gone(gone)).await?;
+        }
+        Ok(swept)
+    }
+
+    /// Returns when every change that was handed in before is durable.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.0.writer.submit(Change::Flush).await.map(drop)
+    }
+
+    /// Whether the sums of every pool are exactly what its members add up to. For tests; meaningful only while
+    /// nobody joins, reports or leaves.
+    #[must_use]
+    pub fn audit(&self) -> bool {
+        self.0.membership.audit()
+    }
+
+    /// Whether requests are welcome: the store works and no shutdown has begun.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.0.writer.works() && !self.0.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.0.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Contents, Write};
+    use meanfield_common::identity::Category;
+
+    /// Takes so many commits and fails after that.
+    struct Failing(usize);
+
+    impl Store for Failing {
+        fn load(&mut self) -> Result<Contents, store::Error> {
+            Ok(Contents::default())
+        }
+
+        fn commit(&mut self, _: &[Write]) -> Result<(), store::Error> {
+            let failed = || store::Error::Database { path: "disk".into(), reason: "full".to_owned() };
+            self.0 = self.0.checked_sub(1).ok_or_else(failed)?;
+            Ok(())
+        }
+    }
+
+    fn register(name: &str) -> Register {
+        Register { name: name.parse().unwrap(), pool: "default".parse().unwrap(), category: Category::Io }
+    }
+
+    #[tokio::test]
+    async fn a_failed_store_refuses_every_change_and_shows_none() {
+        let coordinator = Coordinator::with_store(Options::default(), Clock::manual(), Box::new(Failing(1))).unwrap();
+        let first = coordinator.register(register("a")).await.unwrap();
+        assert!(coordinator.ready());
+        let Err(Error::Store(error)) = coordinator.register(register("b")).await else { panic!("taken") };
+        assert!(error.to_string().contains("full"));
+        assert!(!coordinator.ready());
+        assert!(matches!(coordinator.pause(first.agent).await, Err(Error::Store(_))), "it stays refused");
+        assert!(matches!(coordinator.flush().await, Err(Error::Store(_))));
+        let agents = coordinator.agents();
+        assert_eq!(agents.len(), 1);
+        assert!(!agents[0].paused);
+    }
+}

@@ -1,0 +1,79 @@
+//! What can go wrong, without a word about HTTP: [`crate::http`] maps it to statuses, once.
+
+use std::sync::Arc;
+
+use meanfield_common::{
+    identity::{AgentId, Epoch, PoolName, Sequence},
+    invalid::Invalid,
+};
+
+use crate::{store, token};
+
+/// Why the coordinator refused or failed. A refused request has changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A value outside its bound.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// No member has this id: it never registered, has left, was removed or is gone.
+    #[error("agent {0} is not a member")]
+    UnknownAgent(AgentId),
+    /// No pool has this name.
+    #[error("there is no pool {name:?}; the pools are {known}")]
+    UnknownPool {
+        /// The name that was asked for.
+        name: PoolName,
+        /// The names that exist.
+        known: String,
+    },
+    /// The message is not of the agent's current registration.
+    #[error("epoch {} is not the current epoch {}", given.0, current.0)]
+    StaleEpoch {
+        /// The message's epoch.
+        given: Epoch,
+        /// The epoch of the latest registration.
+        current: Epoch,
+    },
+    /// A later heartbeat was taken already.
+    #[error("sequence {} is below {}, which was taken already", given.0, last.0)]
+    Replayed {
+        /// The message's sequence number.
+        given: Sequence,
+        /// The last one taken.
+        last: Sequence,
+    },
+    /// The sequence number was used before, with other content.
+    #[error("sequence {} was taken already with other content", .0.0)]
+    Conflict(Sequence),
+    /// The pool's other agents are in a later round.
+    #[error("round {given} is over, the pool is in round {current}")]
+    StaleRound {
+        /// The message's round.
+        given: u64,
+        /// The pool's round.
+        current: u64,
+    },
+    /// The store could not be opened, read or written.
+    #[error(transparent)]
+    Store(#[from] Arc<store::Error>),
+    /// The store is closed, so nothing can be changed any more.
+    #[error("the store is closed")]
+    Closed,
+    /// The token file cannot be used.
+    #[error(transparent)]
+    Token(#[from] token::Error),
+    /// A thread or socket could not be set up or failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}

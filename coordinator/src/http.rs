@@ -1,0 +1,85 @@
+//! The HTTP API.
+//!
+//! | route | does |
+//! |---|---|
+//! | `POST /v1/agents` | registers an agent |
+//! | `GET /v1/agents` | lists agents, by page |
+//! | `GET /v1/agents/{id}` | shows one |
+//! | `DELETE /v1/agents/{id}` | removes one |
+//! | `POST /v1/agents/{id}/heartbeat` | takes a step, answers with the mean field |
+//! | `POST /v1/agents/{id}/leave` | ends a membership |
+//! | `POST /v1/agents/{id}/pause`, `.../resume` | pauses and resumes one agent |
+//! | `POST /v1/pause`, `POST /v1/resume` | pauses and resumes all |
+//! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
+//! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
+//!
+//! Everything below `/v1` needs the bearer token, and every refusal is a [`problem`]. Checks sit in extractors and
+//! not in middleware, which would cost each heartbeat an allocation or two: [`auth::Bearer`] comes first in every
+//! handler's arguments, so nothing is read from a stranger.
+
+pub mod agents;
+pub mod auth;
+pub mod body;
+pub mod control;
+pub mod heartbeat;
+pub mod openapi;
+pub mod pools;
+pub mod problem;
+pub mod service;
+
+use axum::{
+    Router,
+    http::{HeaderValue, Method, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::coordinator::Coordinator;
+use problem::{Kind, Refusal};
+
+fn documented() -> OpenApiRouter<Coordinator> {
+    OpenApiRouter::with_openapi(openapi::frame())
+        .routes(routes!(agents::register, agents::list))
+        .routes(routes!(agents::show, agents::remove))
+        .routes(routes!(heartbeat::heartbeat))
+        .routes(routes!(agents::leave))
+        .routes(routes!(control::pause))
+        .routes(routes!(control::resume))
+        .routes(routes!(control::pause_all))
+        .routes(routes!(control::resume_all))
+        .routes(routes!(pools::list))
+        .routes(routes!(pools::show))
+        .routes(routes!(service::metrics))
+        .routes(routes!(service::livez))
+        .routes(routes!(service::readyz))
+        .routes(routes!(service::openapi))
+}
+
+/// The API of a coordinator.
+pub fn router(coordinator: Coordinator) -> Router {
+    let (router, _) = documented().split_for_parts();
+    let refuser = coordinator.clone();
+    let wrong_method = coordinator.clone();
+    router
+        .fallback(move |method: Method, uri: Uri| async move {
+            Refusal::new(Kind::NotFound, format!("there is nothing at {method} {}", uri.path())).respond(&refuser)
+        })
+        .method_not_allowed_fallback(move |method: Method, uri: Uri| async move {
+            let detail = format!("{} does not take {method}", uri.path());
+            Refusal::new(Kind::MethodNotAllowed, detail).respond(&wrong_method)
+        })
+        .with_state(coordinator)
+}
+
+/// The OpenAPI document of the API, as committed in `docs/openapi.json`.
+#[must_use]
+pub fn document() -> String {
+    openapi::text(&documented().into_openapi())
+}
+
+/// A response with a JSON body.
+fn json(status: StatusCode, body: Vec<u8>) -> Response {
+    let mut response = (status, body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

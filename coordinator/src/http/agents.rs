@@ -1,0 +1,183 @@
+//! Agents: `POST` and `GET /v1/agents`, `GET` and `DELETE /v1/agents/{id}`, `POST /v1/agents/{id}/leave`.
+
+use axum::{
+    extract::{FromRequestParts, Query, State},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use meanfield_common::{
+    identity::PoolName,
+    invalid::Invalid,
+    wire::{Leave, Register, Registered},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    auth::Bearer,
+    body::{Agent, Json},
+    openapi::{Leaving, Listing, Naming, Registering},
+    problem::{Kind, Refusal, respond},
+};
+use crate::{
+    coordinator::Coordinator,
+    view::{AgentView, Cursor},
+};
+
+const DEFAULT_LIMIT: usize = 100;
+const LARGEST_LIMIT: usize = 1000;
+
+/// Become a member, or begin a new epoch.
+#[utoipa::path(
+    post,
+    path = "/v1/agents",
+    tag = "agents",
+    request_body = Register,
+    responses((status = 201, description = "Registered, durably", body = Registered), Registering),
+    security(("token" = []))
+)]
+pub async fn register(State(coordinator): State<Coordinator>, _: Bearer, Json(register): Json<Register>) -> Response {
+    let registered = coordinator.register(register).await;
+    respond(&coordinator, registered.map_err(Refusal::from).and_then(|body| encode(StatusCode::CREATED, &body)))
+}
+
+/// One page of agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Page {
+    /// In order of pool and name.
+    pub agents: Vec<AgentView>,
+    /// What to give as `after` for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// List agents, in order of pool and name.
+#[utoipa::path(
+    get,
+    path = "/v1/agents",
+    operation_id = "list_agents",
+    tag = "agents",
+    params(
+        ("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "The `next` of the page before"),
+        ("pool" = Option<String>, Query, description = "Only agents of this pool"),
+    ),
+    responses((status = 200, description = "A page", body = Page), Listing),
+    security(("token" = []))
+)]
+pub async fn list(State(coordinator): State<Coordinator>, _: Bearer, selection: Selection) -> Response {
+    let Selection { limit, after, pool } = selection;
+    if let Some(Err(error)) = pool.as_ref().map(|pool| coordinator.pool(pool)) {
+        return Refusal::from(error).respond(&coordinator);
+    }
+    // One more than asked for tells whether there is another page.
+    let mut agents = coordinator.page(pool.as_ref(), after.as_ref(), limit + 1);
+    let more = agents.len() > limit;
+    agents.truncate(limit);
+    let last = agents.last().filter(|_| more);
+    let next = last.map(|last| Cursor::new(&last.pool, &last.name).to_string());
+    respond(&coordinator, encode(StatusCode::OK, &Page { agents, next }))
+}
+
+/// Which agents to list.
+#[derive(Debug)]
+pub struct Selection {
+    limit: usize,
+    after: Option<Cursor>,
+    pool: Option<PoolName>,
+}
+
+impl FromRequestParts<Coordinator> for Selection {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        query
+            .map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))
+            .and_then(|Query(pairs)| Self::parse(&pairs))
+            .map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+impl Selection {
+    fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
+        let mut selection = Self { limit: DEFAULT_LIMIT, after: None, pool: None };
+        for (key, value) in pairs {
+            match key.as_str() {
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
+                    let bound = format!("a whole number within [1, {LARGEST_LIMIT}]");
+                    selection.limit = limit.ok_or_else(|| Invalid::new("limit", format!("{value:?}"), bound))?;
+                }
+                "after" => selection.after = Some(value.parse()?),
+                "pool" => selection.pool = Some(value.parse()?),
+                _ => {
+                    return Err(Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"))
+                        .blame(key.clone())
+                        .bound("one of limit, after, pool"));
+                }
+            }
+        }
+        Ok(selection)
+    }
+}
+
+/// Show an agent.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{id}",
+    operation_id = "show_agent",
+    tag = "agents",
+    params(("id" = uuid::Uuid, Path, description = "The agent's id")),
+    responses((status = 200, description = "The agent", body = AgentView), Naming),
+    security(("token" = []))
+)]
+pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Agent(agent): Agent) -> Response {
+    let view = coordinator.agent(agent).map_err(Refusal::from);
+    respond(&coordinator, view.and_then(|view| encode(StatusCode::OK, &view)))
+}
+
+/// Remove an agent, whatever its epoch, and lift its pause.
+#[utoipa::path(
+    delete,
+    path = "/v1/agents/{id}",
+    operation_id = "remove_agent",
+    tag = "agents",
+    params(("id" = uuid::Uuid, Path, description = "The agent's id")),
+    responses((status = 204, description = "Removed, durably"), Naming),
+    security(("token" = []))
+)]
+pub async fn remove(State(coordinator): State<Coordinator>, _: Bearer, Agent(agent): Agent) -> Response {
+    let removed = coordinator.remove(agent).await;
+    respond(&coordinator, done(removed))
+}
+
+/// Leave for good.
+#[utoipa::path(
+    post,
+    path = "/v1/agents/{id}/leave",
+    tag = "agents",
+    params(("id" = uuid::Uuid, Path, description = "The agent's id")),
+    request_body = Leave,
+    responses((status = 204, description = "Left, durably"), Leaving),
+    security(("token" = []))
+)]
+pub async fn leave(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Agent(agent): Agent,
+    Json(leave): Json<Leave>,
+) -> Response {
+    let left = coordinator.leave(agent, leave).await;
+    respond(&coordinator, done(left))
+}
+
+/// A response with no content.
+pub(super) fn done(result: Result<(), crate::Error>) -> Result<Response, Refusal> {
+    result.map(|()| StatusCode::NO_CONTENT.into_response()).map_err(Refusal::from)
+}
+
+pub(super) fn encode(status: StatusCode, body: &impl Serialize) -> Result<Response, Refusal> {
+    let bytes = serde_json::to_vec(body).map_err(|error| Refusal::new(Kind::Unavailable, error.to_string()))?;
+    Ok(super::json(status, bytes))
+}

@@ -1,0 +1,160 @@
+//! What a request brings: a JSON body, an id or a pool in the path. Each refuses with the field and the bound.
+
+use std::str::FromStr;
+
+use axum::{
+    extract::{FromRequest, FromRequestParts, Path, Request},
+    http::{HeaderMap, header, request::Parts},
+    response::Response,
+};
+use meanfield_common::{
+    identity::{AgentId, PoolName},
+    invalid::Invalid,
+};
+use serde::de::DeserializeOwned;
+
+use super::problem::{Kind, Refusal};
+use crate::coordinator::Coordinator;
+
+/// A JSON body of bounded size.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Coordinator> for Json<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, coordinator: &Coordinator) -> Result<Self, Response> {
+        read(request, coordinator.options().max_body).await.map(Self).map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Refusal> {
+    let too_large =
+        || Refusal::new(Kind::BodyTooLarge, "the body is larger than allowed").bound(format!("at most {limit} bytes"));
+    let headers = request.headers();
+    if !is_json(headers) {
+        let given = headers.get(header::CONTENT_TYPE).map_or("none".into(), |value| format!("{value:?}"));
+        return Err(Refusal::new(Kind::UnsupportedMediaType, format!("the content type is {given}"))
+            .blame("content-type")
+            .bound("application/json"));
+    }
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
+        // The only error that the limit itself makes is its own; all others come from the connection.
+        let from_limit = std::error::Error::source(&error).is_some_and(|source| source.to_string().contains("limit"));
+        if from_limit { too_large() } else { Refusal::new(Kind::UnreadableBody, error.to_string()) }
+    })?;
+    serde_json::from_slice(&bytes).map_err(|_| explain::<T>(&bytes))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return false };
+    let essence = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default();
+    essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+/// Why a body cannot be read: parses it again, this time keeping track of where in it we are.
+fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Refusal {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Ok(_) => match reader.end() {
+            Ok(()) => Refusal::new(Kind::MalformedJson, "the body is not JSON"),
+            Err(error) => Refusal::new(Kind::MalformedJson, error.to_string()),
+        },
+        Err(error) => {
+            let path = error.path().to_string();
+            classify(&path, &error.into_inner())
+        }
+    }
+}
+
+fn classify(path: &str, error: &serde_json::Error) -> Refusal {
+    let text = error.to_string();
+    // JSON has no bound for numbers, but a float has: that is a bad value in a well-formed text.
+    let too_big = text.starts_with("number out of range");
+    if !error.is_data() && !too_big {
+        return Refusal::new(Kind::MalformedJson, text);
+    }
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let reason = text.strip_suffix(&place).unwrap_or(&text);
+    let named = |kind, name: &str| Refusal::new(kind, text.clone()).blame(join(path, name));
+    if let Some(name) = backticked(reason, "missing field ") {
+        return named(Kind::MissingField, name);
+    }
+    if let Some(name) = backticked(reason, "unknown field ") {
+        let refusal = named(Kind::UnknownField, name);
+        return match reason.split_once(", expected ") {
+            Some((_, expected)) => refusal.bound(expected),
+            None => refusal,
+        };
+    }
+    if let Some(name) = backticked(reason, "duplicate field ") {
+        return named(Kind::InvalidValue, name).bound("given once");
+    }
+    let bound = if too_big {
+        Some("a finite number")
+    } else {
+        reason.split_once(" is not ").or_else(|| reason.split_once(", expected ")).map(|(_, bound)| bound)
+    };
+    let refusal = Refusal::new(Kind::InvalidValue, text.clone()).blame(path);
+    match bound {
+        Some(bound) => refusal.bound(bound),
+        None => refusal,
+    }
+}
+
+/// The name in backticks behind a phrase.
+fn backticked<'a>(text: &'a str, phrase: &str) -> Option<&'a str> {
+    text.strip_prefix(phrase)?.strip_prefix('`')?.split('`').next()
+}
+
+/// A field's path, given that of its object. Some errors are raised with the field already in the path.
+fn join(path: &str, name: &str) -> String {
+    if path == "." || path.is_empty() {
+        name.to_owned()
+    } else if path == name || path.ends_with(&format!(".{name}")) {
+        path.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+/// The agent in the path.
+#[derive(Debug, Clone, Copy)]
+pub struct Agent(pub AgentId);
+
+impl FromRequestParts<Coordinator> for Agent {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        match Path::<AgentId>::from_request_parts(parts, coordinator).await {
+            Ok(Path(id)) => Ok(Self(id)),
+            Err(_) => segment(parts, coordinator).await.map(Self),
+        }
+    }
+}
+
+/// The pool in the path.
+#[derive(Debug, Clone)]
+pub struct Pool(pub PoolName);
+
+impl FromRequestParts<Coordinator> for Pool {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        segment(parts, coordinator).await.map(Self)
+    }
+}
+
+async fn segment<T>(parts: &mut Parts, coordinator: &Coordinator) -> Result<T, Response>
+where
+    T: FromStr<Err = Invalid>,
+{
+    let text = Path::<String>::from_request_parts(parts, coordinator).await;
+    text.map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("path").bound("UTF-8"))
+        .and_then(|Path(text)| text.parse().map_err(Refusal::from))
+        .map_err(|refusal| refusal.respond(coordinator))
+}

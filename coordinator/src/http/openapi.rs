@@ -1,0 +1,101 @@
+//! The frame of the OpenAPI document, and which route refuses for which reasons.
+//!
+//! Statuses and texts of refusals come from [`Kind`], so the document cannot drift from what is sent.
+
+use std::collections::BTreeMap;
+
+use meanfield_common::wire::Problem;
+use utoipa::{
+    IntoResponses, Modify, OpenApi, ToSchema,
+    openapi::{
+        self, ContentBuilder, RefOr, ResponseBuilder,
+        security::{Http, HttpAuthScheme, SecurityScheme},
+    },
+};
+
+use super::problem::{CONTENT_TYPE, Kind};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Meanfield coordinator",
+        description = "Membership, mean field and control of Meanfield agents.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    components(schemas(Problem)),
+    modifiers(&Token)
+)]
+struct Frame;
+
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, api: &mut openapi::OpenApi) {
+        let components = api.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    }
+}
+
+pub(super) fn frame() -> openapi::OpenApi {
+    Frame::openapi()
+}
+
+/// The document as it is served and committed.
+pub(super) fn text(api: &openapi::OpenApi) -> String {
+    // The document is made of strings, numbers and maps with string keys, which always serialise.
+    let mut text = api.to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The responses for a set of kinds: one for each status.
+fn responses(kinds: &[Kind]) -> BTreeMap<String, RefOr<openapi::Response>> {
+    let mut titles: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+    for kind in kinds {
+        titles.entry(kind.status().as_u16()).or_default().push(format!("`{}`: {}", kind.name(), kind.title()));
+    }
+    let schema = openapi::Ref::from_schema_name(Problem::name());
+    let response = |titles: Vec<String>| {
+        let content = ContentBuilder::new().schema(Some(schema.clone())).build();
+        ResponseBuilder::new().description(titles.join("; ")).content(CONTENT_TYPE, content).build().into()
+    };
+    titles.into_iter().map(|(status, titles)| (status.to_string(), response(titles))).collect()
+}
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident: $($kind:ident)*;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub struct $name;
+
+            impl IntoResponses for $name {
+                fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+                    responses(&[Kind::Unauthorised, $(Kind::$kind),*])
+                }
+            }
+        )*
+    };
+}
+
+refusals! {
+    /// Why a registration is refused.
+    Registering: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        Unavailable;
+    /// Why a heartbeat is refused.
+    Heartbeating: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        UnknownAgent StaleEpoch ReplayedSequence ConflictingSequence StaleRound;
+    /// Why a leave is refused.
+    Leaving: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        UnknownAgent StaleEpoch Unavailable;
+    /// Why a request about one agent is refused.
+    Naming: InvalidValue UnknownAgent Unavailable;
+    /// Why a list of agents is refused.
+    Listing: InvalidValue UnknownField UnknownPool;
+    /// Why a command to all is refused.
+    Commanding: Unavailable;
+    /// Why a look at one pool is refused.
+    Pooling: InvalidValue UnknownPool;
+    /// Why a look at anything else is refused.
+    Viewing: ;
+}

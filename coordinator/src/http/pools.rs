@@ -1,0 +1,52 @@
+//! Pools: `GET /v1/pools`, `GET /v1/pools/{pool}`.
+
+use axum::{extract::State, http::StatusCode, response::Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    agents::encode,
+    auth::Bearer,
+    body::Pool,
+    openapi::{Pooling, Viewing},
+    problem::{Refusal, respond},
+};
+use crate::{coordinator::Coordinator, view::PoolView};
+
+/// All pools.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Pools {
+    /// Whether the pause for all is on.
+    pub paused: bool,
+    /// In the order of the configuration.
+    pub pools: Vec<PoolView>,
+}
+
+/// List pools.
+#[utoipa::path(
+    get,
+    path = "/v1/pools",
+    operation_id = "list_pools",
+    tag = "pools",
+    responses((status = 200, description = "All pools", body = Pools), Viewing),
+    security(("token" = []))
+)]
+pub async fn list(State(coordinator): State<Coordinator>, _: Bearer) -> Response {
+    let pools = Pools { paused: coordinator.all_paused(), pools: coordinator.pools() };
+    respond(&coordinator, encode(StatusCode::OK, &pools))
+}
+
+/// Show a pool with its whole mean field.
+#[utoipa::path(
+    get,
+    path = "/v1/pools/{pool}",
+    operation_id = "show_pool",
+    tag = "pools",
+    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
+    responses((status = 200, description = "The pool", body = PoolView), Pooling),
+    security(("token" = []))
+)]
+pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {
+    let view = coordinator.pool(&pool).map_err(Refusal::from);
+    respond(&coordinator, view.and_then(|view| encode(StatusCode::OK, &view)))
+}

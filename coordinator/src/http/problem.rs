@@ -1,0 +1,171 @@
+//! Refusals: a closed set of kinds, and the one place where errors become statuses.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use meanfield_common::{invalid::Invalid, wire::Problem};
+
+use crate::{coordinator::Coordinator, error::Error};
+
+/// The media type of a refusal (RFC 9457).
+pub const CONTENT_TYPE: &str = "application/problem+json";
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal, $status:ident, $title:literal;)*) => {
+        /// Every kind of refusal.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$kind),*];
+
+            /// The name in the problem's type and in metrics.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name),* }
+            }
+
+            /// The HTTP status.
+            #[must_use]
+            pub fn status(self) -> StatusCode {
+                match self { $(Self::$kind => StatusCode::$status),* }
+            }
+
+            /// The kind in words.
+            #[must_use]
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$kind => $title),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// No token, or a wrong one.
+    Unauthorised = "unauthorised", UNAUTHORIZED, "The bearer token is missing or wrong";
+    /// No such route.
+    NotFound = "not-found", NOT_FOUND, "There is nothing here";
+    /// The route exists, but not for this method.
+    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "This method is not possible here";
+    /// The body could not be read to its end.
+    UnreadableBody = "unreadable-body", BAD_REQUEST, "The body could not be read";
+    /// The body is larger than the configured bound.
+    BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "The body is too large";
+    /// The body is not declared as JSON.
+    UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The body must be application/json";
+    /// The body is not JSON.
+    MalformedJson = "malformed-json", BAD_REQUEST, "The body is not JSON";
+    /// A value is outside its bound or of the wrong type.
+    InvalidValue = "invalid-value", UNPROCESSABLE_ENTITY, "A value is outside its bound";
+    /// A field that does not exist.
+    UnknownField = "unknown-field", UNPROCESSABLE_ENTITY, "A field does not exist";
+    /// A field that must be there is not.
+    MissingField = "missing-field", UNPROCESSABLE_ENTITY, "A field is missing";
+    /// No member has this id.
+    UnknownAgent = "unknown-agent", NOT_FOUND, "The agent is not a member";
+    /// No pool has this name.
+    UnknownPool = "unknown-pool", NOT_FOUND, "There is no such pool";
+    /// Not the current registration.
+    StaleEpoch = "stale-epoch", CONFLICT, "The epoch is not the current one";
+    /// A later heartbeat was taken already.
+    ReplayedSequence = "replayed-sequence", CONFLICT, "The sequence number is too low";
+    /// The number was used with other content.
+    ConflictingSequence = "conflicting-sequence", CONFLICT, "The sequence number was used with other content";
+    /// The round is over.
+    StaleRound = "stale-round", CONFLICT, "The round is over";
+    /// The store failed or is closed.
+    Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The store cannot be written";
+}
+
+/// A request that is refused.
+#[derive(Debug)]
+pub struct Refusal {
+    kind: Kind,
+    detail: String,
+    field: Option<String>,
+    bound: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal that no field is to blame for.
+    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into(), field: None, bound: None }
+    }
+
+    pub(crate) fn blame(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    pub(crate) fn bound(mut self, bound: impl Into<String>) -> Self {
+        self.bound = Some(bound.into());
+        self
+    }
+
+    /// The response; counts the refusal.
+    pub(crate) fn respond(self, coordinator: &Coordinator) -> Response {
+        let Self { kind, detail, field, bound } = self;
+        coordinator.metrics().refused(kind);
+        tracing::debug!(kind = kind.name(), detail, "refused");
+        let problem = Problem {
+            kind: format!("/problems/{}", kind.name()),
+            title: kind.title().to_owned(),
+            status: kind.status().as_u16(),
+            detail,
+            field,
+            bound,
+        };
+        // A problem is made of strings and numbers, which always serialise.
+        let mut response = (kind.status(), serde_json::to_vec(&problem).unwrap_or_default()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        if kind == Kind::Unauthorised {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"meanfield\""));
+        }
+        response
+    }
+}
+
+impl From<Invalid> for Refusal {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(Kind::InvalidValue, invalid.to_string()).blame(invalid.field).bound(invalid.bound)
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let detail = error.to_string();
+        match error {
+            Error::Invalid(invalid) => invalid.into(),
+            Error::UnknownAgent(_) => Self::new(Kind::UnknownAgent, detail),
+            Error::UnknownPool { known, .. } => {
+                Self::new(Kind::UnknownPool, detail).blame("pool").bound(format!("one of {known}"))
+            }
+            Error::StaleEpoch { current, .. } => {
+                Self::new(Kind::StaleEpoch, detail).blame("epoch").bound(format!("equal to {}", current.0))
+            }
+            Error::Replayed { last, .. } => {
+                Self::new(Kind::ReplayedSequence, detail).blame("sequence").bound(format!("at least {}", last.0))
+            }
+            Error::Conflict(sequence) => {
+                let bound = format!("above {}, or with the same content", sequence.0);
+                Self::new(Kind::ConflictingSequence, detail).blame("sequence").bound(bound)
+            }
+            Error::StaleRound { current, .. } => {
+                Self::new(Kind::StaleRound, detail).blame("round").bound(format!("at least {current}"))
+            }
+            Error::Store(_) | Error::Closed | Error::Token(_) | Error::Io { .. } => {
+                Self::new(Kind::Unavailable, detail)
+            }
+        }
+    }
+}
+
+/// Turns what a handler came to into a response.
+pub(crate) fn respond(coordinator: &Coordinator, result: Result<Response, Refusal>) -> Response {
+    result.unwrap_or_else(|refusal| refusal.respond(coordinator))
+}

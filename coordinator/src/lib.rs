@@ -1,0 +1,38 @@
+//! The coordinator: membership, the mean field, the admin API and metrics.
+//!
+//! One [`Coordinator`] serves a program that embeds it and, through [`serve`], agents and operators over HTTP; both
+//! run the same code. Heartbeats touch memory only and cost the same for any number of agents; whatever must outlive
+//! the process goes through one thread that writes many changes with one flush.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`options`], [`clock`], [`error`] | configuration, injected time, what can go wrong |
+//! | [`coordinator`] | the handle: every operation, once |
+//! | `membership`, `pool` | the members and the exact sums of their pools |
+//! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
+//! | [`store`] | where it is written: sled, or nowhere |
+//! | [`view`] | what operators see |
+//! | [`metrics`] | every metric by name |
+//! | [`http`], [`server`] | the routes, and the daemon around them |
+//! | [`token`] | the bearer token of the API |
+
+pub mod clock;
+pub mod coordinator;
+pub mod error;
+pub mod http;
+mod ledger;
+mod membership;
+pub mod metrics;
+pub mod options;
+mod pool;
+pub mod server;
+pub mod store;
+pub mod token;
+pub mod view;
+mod writer;
+
+pub use clock::Clock;
+pub use coordinator::Coordinator;
+pub use error::Error;
+pub use options::Options;
+pub use server::serve;

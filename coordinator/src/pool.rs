@@ -1,0 +1,168 @@
+//! One pool's mean field: exact sums over its members' latest contributions, and over those of the round before.
+//!
+//! Real-time agents are answered from the latest sums. Lock-step agents name a round, and all of them must get the
+//! same answer whatever the order in which they report, so the first report of a round freezes the sums as the
+//! rounds before left them and the whole round is answered from there.
+//!
+//! Locking: a member's [`Share`] lives in its membership entry. Whoever changes one holds that entry exclusively and
+//! takes the pool's lock inside, never the other way round; the sums therefore always equal the shares.
+
+use std::collections::HashMap;
+
+use meanfield_common::{
+    identity::{AgentId, PoolName},
+    mean_field::{Contribution, Sums},
+};
+use parking_lot::Mutex;
+
+use crate::error::Error;
+
+/// A pool and its sums.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: PoolName,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    latest: Sums,
+    frozen: Sums,
+    round: Option<u64>,
+    /// How often the sums were frozen: tells whether a share changed since.
+    freezes: u64,
+    /// Contributions in `frozen` whose agents have left since: one that comes back within the round must still be
+    /// answered without its own. Emptied at each freeze.
+    departed: HashMap<AgentId, Contribution>,
+}
+
+/// What one member has in its pool's sums.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Share {
+    latest: Option<Contribution>,
+    /// What was in the frozen sums, if `latest` changed after they were frozen.
+    frozen: Option<Contribution>,
+    /// The pool's `freezes` when `latest` changed last.
+    since: u64,
+}
+
+impl Share {
+    fn frozen(&self, freezes: u64) -> Option<Contribution> {
+        if self.since < freezes { self.latest } else { self.frozen }
+    }
+}
+
+/// The sums that answer a heartbeat, and what the agent itself has in them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Snapshot {
+    pub(crate) team: Sums,
+    own: Option<Contribution>,
+}
+
+impl Snapshot {
+    /// The sums without the agent itself.
+    pub(crate) fn others(&self) -> Sums {
+        self.own.as_ref().map_or(self.team, |own| self.team.without(own))
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(name: PoolName) -> Self {
+        Self { name, state: Mutex::default() }
+    }
+
+    /// The share of an agent that joins: nothing until it reports.
+    pub(crate) fn admit(&self, id: AgentId) -> Share {
+        let mut state = self.state.lock();
+        Share { latest: None, frozen: state.departed.remove(&id), since: state.freezes }
+    }
+
+    /// Puts a contribution in the place of the member's last one.
+    pub(crate) fn report(&self, share: &mut Share, one: Contribution, round: Option<u64>) -> Result<Snapshot, Error> {
+        let mut state = self.state.lock();
+        state.enter(round)?;
+        state.replace(share, Some(one));
+        Ok(state.snapshot(share, round))
+    }
+
+    /// The answer to a report that was taken before.
+    pub(crate) fn again(&self, share: &Share, round: Option<u64>) -> Result<Snapshot, Error> {
+        let state = self.state.lock();
+        state.check(round)?;
+        Ok(state.snapshot(share, round))
+    }
+
+    /// Takes the member's contribution out; it stays a member.
+    pub(crate) fn clear(&self, share: &mut Share) {
+        self.state.lock().replace(share, None);
+    }
+
+    /// Takes the member's contribution out for good.
+    pub(crate) fn part(&self, id: AgentId, share: &mut Share) {
+        let mut state = self.state.lock();
+        state.replace(share, None);
+        if let Some(frozen) = share.frozen(state.freezes) {
+            state.departed.insert(id, frozen);
+        }
+    }
+
+    /// The latest sums.
+    pub(crate) fn sums(&self) -> Sums {
+        self.state.lock().latest
+    }
+
+    /// The latest round of a pool that runs in lock-step.
+    pub(crate) fn round(&self) -> Option<u64> {
+        self.state.lock().round
+    }
+
+    /// Whether both sums are what these shares, which must be all of the members', add up to.
+    pub(crate) fn audit<'a>(&self, shares: impl Iterator<Item = &'a Share>) -> bool {
+        let state = self.state.lock();
+        let (mut latest, mut frozen) = (Sums::default(), Sums::default());
+        for share in shares {
+            share.latest.iter().for_each(|one| latest.add(one));
+            share.frozen(state.freezes).iter().for_each(|one| frozen.add(one));
+        }
+        state.departed.values().for_each(|one| frozen.add(one));
+        latest == state.latest && frozen == state.frozen
+    }
+}
+
+impl State {
+    fn check(&self, round: Option<u64>) -> Result<(), Error> {
+        match (round, self.round) {
+            (Some(given), Some(current)) if given < current => Err(Error::StaleRound { given, current }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins a round when this is its first report.
+    fn enter(&mut self, round: Option<u64>) -> Result<(), Error> {
+        self.check(round)?;
+        if round > self.round {
+            self.round = round;
+            self.frozen = self.latest;
+            self.freezes += 1;
+            self.departed.clear();
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, share: &mut Share, one: Option<Contribution>) {
+        if let Some(old) = &share.latest {
+            self.latest.remove(old);
+        }
+        if let Some(new) = &one {
+            self.latest.add(new);
+        }
+        *share = Share { latest: one, frozen: share.frozen(self.freezes), since: self.freezes };
+    }
+
+    fn snapshot(&self, share: &Share, round: Option<u64>) -> Snapshot {
+        match round {
+            None => Snapshot { team: self.latest, own: share.latest },
+            Some(_) => Snapshot { team: self.frozen, own: share.frozen(self.freezes) },
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Where membership and pauses are written down.
+//!
+//! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; and
+//! whether everybody is paused. It is read once, at the start, and never repairs what it finds.
+
+mod disk;
+mod witness;
+
+use std::{io, path::PathBuf};
+
+use meanfield_common::identity::{AgentId, AgentName, Category, Epoch, PoolName};
+use serde::{Deserialize, Serialize};
+
+pub use disk::Disk;
+
+/// What is kept of one agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Its pool.
+    pub pool: PoolName,
+    /// Its name, unique in the pool.
+    pub name: AgentName,
+    /// What its workload needs most.
+    pub category: Category,
+    /// The epoch of its last registration.
+    pub epoch: Epoch,
+    /// Whether it is a member now.
+    pub member: bool,
+    /// Whether an operator paused it.
+    pub paused: bool,
+}
+
+/// Everything a store holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contents {
+    /// Every agent that ever registered.
+    pub agents: Vec<(AgentId, Record)>,
+    /// Whether everybody is paused.
+    pub paused: bool,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// The new record of an agent.
+    Agent(AgentId, Record),
+    /// Whether everybody is paused.
+    Paused(bool),
+}
+
+/// A place to keep [`Contents`].
+pub trait Store: Send {
+    /// Everything that was committed.
+    ///
+    /// # Errors
+    /// If anything cannot be read or is not what was written.
+    fn load(&mut self) -> Result<Contents, Error>;
+
+    /// Makes all of the changes, or none, and returns when they would survive a power failure.
+    ///
+    /// # Errors
+    /// If that cannot be promised. The caller must not commit anything further.
+    fn commit(&mut self, writes: &[Write]) -> Result<(), Error>;
+}
+
+/// Keeps nothing beyond the process, for simulations.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Memory;
+
+impl Store for Memory {
+    fn load(&mut self) -> Result<Contents, Error> {
+        Ok(Contents::default())
+    }
+
+    fn commit(&mut self, _: &[Write]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Why a store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data directory or a file in it cannot be used.
+    #[error("data directory {path:?}: {source}")]
+    Io {
+        /// Which directory or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process has it open.
+    #[error("data directory {path:?} is in use by another process")]
+    Locked {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// The database reports an error.
+    #[error("database {path:?}: {reason}")]
+    Database {
+        /// Which one.
+        path: PathBuf,
+        /// What it said.
+        reason: String,
+    },
+    /// A record is not what this version writes.
+    #[error("database {path:?}, record {key:?}: {reason}; nothing was changed, restore it from a backup")]
+    Corrupt {
+        /// Which database.
+        path: PathBuf,
+        /// Which record.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}

@@ -1,0 +1,162 @@
+//! What operators see of agents and pools.
+
+use std::{fmt, str::FromStr};
+
+use meanfield_common::{
+    action::Action,
+    identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
+    invalid::Invalid,
+    mean_field::{AuxiliaryState, Moments},
+    reward::Reward,
+    state::LocalState,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Whether a member is heard of. One that is gone is no member any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Its heartbeats arrive in time.
+    Active,
+    /// It has missed heartbeats; it still counts in the mean field.
+    Suspect,
+}
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AgentView {
+    /// Its id.
+    pub id: AgentId,
+    /// Its name within the pool.
+    pub name: AgentName,
+    /// Its pool.
+    pub pool: PoolName,
+    /// What its workload needs most.
+    pub category: Category,
+    /// The epoch of its latest registration.
+    pub epoch: Epoch,
+    /// Whether it is heard of.
+    pub state: State,
+    /// Whether it is told to change nothing: by its own pause or by the one for all.
+    pub paused: bool,
+    /// Whether it has a pause of its own, which the resume for all does not lift.
+    pub own_pause: bool,
+    /// The sequence number of its last heartbeat in this epoch.
+    pub sequence: Option<Sequence>,
+    /// Milliseconds since it was last heard of.
+    pub silent_ms: u64,
+    /// The local state that it last reported.
+    pub local: Option<LocalState>,
+    /// The action that it last reported.
+    pub action: Option<Action>,
+    /// The reward that it last reported.
+    pub reward: Option<Reward>,
+}
+
+/// How many agents are in which state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct States {
+    /// In time.
+    pub active: u64,
+    /// With missed heartbeats.
+    pub suspect: u64,
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolView {
+    /// Its name.
+    pub name: PoolName,
+    /// Its agents by state, those that have not reported yet included.
+    pub agents: States,
+    /// The latest round, if the pool runs in lock-step.
+    pub round: Option<u64>,
+    /// Its whole mean field.
+    pub mean_field: MeanField,
+    /// The mean reward over those that have reported.
+    pub mean_reward: Option<f64>,
+}
+
+/// The mean field of a whole pool.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MeanField {
+    /// How many agents have reported.
+    pub count: u64,
+    /// CPU limits, as shares of their upper bounds.
+    pub cpu_limit: Moments,
+    /// Memory limits, as shares of their upper bounds.
+    pub memory_limit: Moments,
+    /// Vertical actions, -2 to 2.
+    pub vertical: Moments,
+    /// Horizontal actions, -1 to 1.
+    pub horizontal: Moments,
+    /// SLO preservation.
+    pub slo_preservation: Moments,
+    /// Mean of CPU and memory utilisation.
+    pub utilisation: Moments,
+}
+
+impl From<AuxiliaryState> for MeanField {
+    fn from(all: AuxiliaryState) -> Self {
+        Self {
+            count: all.others,
+            cpu_limit: all.cpu_limit,
+            memory_limit: all.memory_limit,
+            vertical: all.vertical,
+            horizontal: all.horizontal,
+            slo_preservation: all.slo_preservation,
+            utilisation: all.utilisation,
+        }
+    }
+}
+
+/// A place in the order of agents, by pool and name. It stays good when the agent that it names has left.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    pool: PoolName,
+    name: AgentName,
+}
+
+impl Cursor {
+    /// The place of an agent.
+    #[must_use]
+    pub fn new(pool: &PoolName, name: &AgentName) -> Self {
+        Self { pool: pool.clone(), name: name.clone() }
+    }
+
+    pub(crate) fn place(&self) -> (&str, &str) {
+        (self.pool.as_str(), self.name.as_str())
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names never contain a colon.
+        write!(f, "{}:{}", self.pool, self.name)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let parts = text.split_once(':').and_then(|(pool, name)| Some((pool.parse().ok()?, name.parse().ok()?)));
+        let (pool, name) =
+            parts.ok_or_else(|| Invalid::new("after", format!("{text:?}"), "the `next` of an earlier page"))?;
+        Ok(Self { pool, name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_read_back_as_written() {
+        let cursor = Cursor::new(&"a/b".parse().unwrap(), &"shop/cart".parse().unwrap());
+        assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+        for bad in ["", "a", "a:", ":b", "a:b:c", "A:b"] {
+            assert_eq!(bad.parse::<Cursor>().unwrap_err().field, "after", "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Many agents on few connections.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use meanfield_common::{
+    action::Action,
+    identity::{AgentId, Category, Epoch, PoolName, Sequence},
+    reward::Reward,
+    state::{LocalState, Unit},
+    wire::{Heartbeat, Register, Registered},
+};
+use tokio::task::JoinSet;
+
+use crate::client::{Connection, post};
+
+/// What to load, and how.
+#[derive(Debug, Clone)]
+pub struct Swarm {
+    /// The coordinator.
+    pub address: SocketAddr,
+    /// Its token.
+    pub token: Arc<str>,
+    /// The pool to join.
+    pub pool: PoolName,
+    /// Connections, each used by one task, one request at a time.
+    pub connections: usize,
+}
+
+impl Swarm {
+    /// Registers so many agents; the answers in no particular order.
+    pub async fn register(&self, agents: usize) -> io::Result<Vec<Registered>> {
+        let mut tasks = JoinSet::new();
+        for connection in 0..self.connections {
+            let swarm = self.clone();
+            tasks.spawn(async move {
+                let mut link = Connection::open(swarm.address).await?;
+                let mut registered = Vec::new();
+                for agent in (connection..agents).step_by(swarm.connections) {
+                    let name = format!("swarm-{agent}").parse().map_err(io::Error::other)?;
+                    let category = Category::ALL[agent % Category::ALL.len()];
+                    let register = Register { name, pool: swarm.pool.clone(), category };
+                    let body = serde_json::to_vec(&register)?;
+                    let answer = link.send(&post("/v1/agents", &swarm.token, &body)).await?;
+                    if answer.status != 201 {
+                        return Err(io::Error::other(String::from_utf8_lossy(answer.body)));
+                    }
+                    registered.push(serde_json::from_slice::<Registered>(answer.body)?);
+                }
+                Ok::<_, io::Error>(registered)
+            });
+        }
+        let mut all = Vec::with_capacity(agents);
+        while let Some(registered) = tasks.join_next().await {
+            all.extend(registered.map_err(io::Error::other)??);
+        }
+        Ok(all)
+    }
+
+    /// Sends prepared requests round by round over all connections, each answered before the next on its connection,
+    /// and counts those that were answered with 2xx. Every connection takes its own share of `requests`, in order.
+    pub async fn drive(&self, requests: Vec<Vec<u8>>) -> io::Result<u64> {
+        let mut tasks = JoinSet::new();
+        let requests = Arc::new(requests);
+        for connection in 0..self.connections {
+            let (swarm, requests) = (self.clone(), requests.clone());
+            tasks.spawn(async move {
+                let mut link = Connection::open(swarm.address).await?;
+                let mut good = 0;
+                for request in requests.iter().skip(connection).step_by(swarm.connections) {
+                    good += u64::from((200..300).contains(&link.send(request).await?.status));
+                }
+                Ok::<_, io::Error>(good)
+            });
+        }
+        let mut good = 0;
+        while let Some(counted) = tasks.join_next().await {
+            good += counted.map_err(io::Error::other)??;
+        }
+        Ok(good)
+    }
+
+    /// The heartbeat with which `agent` reports for the `sequence`-th time.
+    pub fn heartbeat(&self, agent: AgentId, epoch: Epoch, sequence: u64) -> io::Result<Vec<u8>> {
+        let share = (sequence % 97) as f64 / 97.0;
+        let state = LocalState {
+            slo_preservation: Unit::clamped(1.0 - share / 10.0),
+            cpu_utilisation: Unit::clamped(share),
+            memory_utilisation: Unit::clamped(0.625),
+            arrival_change: Unit::clamped(share - 0.5),
+            cpu_limit: Unit::clamped(0.25),
+            memory_limit: Unit::clamped(0.375),
+            replicas: Unit::clamped(0.1875),
+        };
+        let reward = Reward::try_from(share).map_err(io::Error::other)?;
+        let sequence = Sequence(sequence);
+        let heartbeat = Heartbeat { epoch, sequence, round: None, state, action: Action::HOLD, reward };
+        Ok(post(&format!("/v1/agents/{agent}/heartbeat"), &self.token, &serde_json::to_vec(&heartbeat)?))
+    }
+}

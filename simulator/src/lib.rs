@@ -1,0 +1,26 @@
+//! A shared cluster in simulated time.
+//!
+//! Tenants' pods share nodes; what one tenant takes, its neighbours miss. The physics is a fluid model: one step (15 s
+//! by default) is computed in closed form from rates, so training is fast, and the same seed gives the same bytes.
+//!
+//! Open [`cluster`] first; one step there reads top to bottom.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`workload`] | what a request of each function needs, and its SLO from an isolated run |
+//! | [`arrivals`] | seeded arrival rates: a day's curve, bursts, noise |
+//! | [`scenario`] | who shares which nodes: the standard clusters |
+//! | [`placement`] | the scheduler: requests onto nodes |
+//! | [`sharing`] | max-min fair CPU under quotas |
+//! | [`queue`] | waiting times and latency percentiles |
+//! | `tenant` | pods: their life, their size, their memory |
+//! | [`cluster`] | one step of everything |
+
+pub mod arrivals;
+pub mod cluster;
+pub mod placement;
+pub mod queue;
+pub mod scenario;
+pub mod sharing;
+mod tenant;
+pub mod workload;

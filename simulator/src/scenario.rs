@@ -1,0 +1,116 @@
+//! The standard clusters: who shares which nodes.
+
+use std::sync::Arc;
+
+use meanfield_common::{
+    invalid::Invalid,
+    resources::{Bounds, Bytes, MilliCores, Resources, Scale},
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    arrivals,
+    cluster::{Cluster, Spec, TenantId, TenantSpec},
+    placement::Node,
+    workload::{FUNCTIONS, Workload},
+};
+
+/// Seconds of a step.
+pub const STEP_SECONDS: f64 = 15.0;
+
+/// The most tenants that a scenario takes.
+pub const MOST_TENANTS: usize = 10_000;
+
+/// The twelve functions, or any number of tenants running them in turn, on a matching number of nodes: five nodes of
+/// 8 cores and 32 GiB for twelve tenants, whose mean demand is then 45 % of the cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scenario {
+    tenants: usize,
+    steps: usize,
+}
+
+/// How tenants are sized when an episode starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// As a careful operator would: twice the mean demand.
+    Sized,
+    /// Anywhere within reach, so that a learner sees every situation.
+    Random,
+}
+
+impl Scenario {
+    /// So many tenants, with arrivals for so many steps.
+    pub fn new(tenants: usize, steps: usize) -> Result<Self, Invalid> {
+        if !(1..=MOST_TENANTS).contains(&tenants) {
+            return Err(Invalid::new("agents", tenants, format!("within [1, {MOST_TENANTS}]")));
+        }
+        if steps == 0 {
+            return Err(Invalid::new("steps", steps, "at least 1"));
+        }
+        Ok(Self { tenants, steps })
+    }
+
+    /// How many tenants it starts with.
+    #[must_use]
+    pub fn tenants(&self) -> usize {
+        self.tenants
+    }
+
+    /// How many steps of arrivals it has.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// The nodes and rules.
+    #[must_use]
+    pub fn cluster(&self) -> Spec {
+        let node = Node { cores: 8.0, memory: Bytes::mebi(32 * 1024) };
+        let count = (self.tenants * 5).div_ceil(FUNCTIONS.len());
+        Spec { nodes: vec![node; count], seconds: STEP_SECONDS, overcommit: 1.5 }
+    }
+
+    /// The tenant at a place, with arrivals drawn from a seed.
+    pub fn tenant(&self, place: usize, seed: u64, start: Start) -> Result<TenantSpec, Invalid> {
+        let workload = FUNCTIONS[place % FUNCTIONS.len()];
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        // One stream a place, so that adding a tenant changes nobody else's arrivals.
+        rng.set_stream(place as u64);
+        let arrivals = arrivals::generate(workload.mean_rate(), self.steps, STEP_SECONDS, &mut rng);
+        let bounds = bounds(&workload)?;
+        let scale = bounds.clamp(&match start {
+            Start::Sized => sized(&workload, 2.0, 1500),
+            Start::Random => sized(&workload, 1.0 + 3.0 * rng.random::<f64>(), rng.random_range(500..=2000)),
+        });
+        Ok(TenantSpec { workload, slo: workload.slo()?, bounds, scale, arrivals: Arc::from(arrivals) })
+    }
+
+    /// A running cluster with all its tenants, after one step, so that there is something to observe.
+    pub fn build(&self, seed: u64, start: Start) -> Result<(Cluster, Vec<(TenantId, TenantSpec)>), Invalid> {
+        let mut cluster = Cluster::new(self.cluster())?;
+        let mut tenants = Vec::with_capacity(self.tenants);
+        for place in 0..self.tenants {
+            let spec = self.tenant(place, seed, start)?;
+            tenants.push((cluster.join(spec.clone())?, spec));
+        }
+        cluster.warm_up();
+        cluster.advance();
+        Ok((cluster, tenants))
+    }
+}
+
+/// Within which a function may be scaled.
+fn bounds(workload: &Workload) -> Result<Bounds, Invalid> {
+    let least = Bytes(workload.memory_idle.0 + 2 * workload.memory_request.0);
+    let most = Bytes(2 * (workload.memory_idle.0 + u64::from(workload.slots) * workload.memory_request.0));
+    Bounds::new(1..=16, MilliCores(250)..=MilliCores(4000), least..=most)
+}
+
+/// So many times the mean demand, in pods of so many milli-cores, with memory for half their slots.
+fn sized(workload: &Workload, times: f64, cpu: u64) -> Scale {
+    let cpu = MilliCores(cpu);
+    let replicas = (workload.demand * times / cpu.cores()).ceil() as u32;
+    let memory = Bytes(workload.memory_idle.0 + u64::from(workload.slots) / 2 * workload.memory_request.0);
+    Scale { replicas, limit: Resources { cpu, memory } }
+}
