@@ -1,5 +1,91 @@
-//! x
-use crate::args::BenchArgs;
-pub fn run(_: &BenchArgs) -> anyhow::Result<()> {
-    anyhow::bail!("being written")
+//! `meanfield bench`: speed and size, beside a peer in the same run where there is one.
+//!
+//! Each figure is the median of several runs, which alternate between ours and the peer: the machine's noise then
+//! falls on both.
+
+mod heartbeat;
+mod learner;
+mod size;
+
+use std::{fs, process::Command, time::Instant};
+
+use anyhow::Context;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use serde::Serialize;
+
+use crate::args::{Area, BenchArgs};
+
+/// One line of the result.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    name: &'static str,
+    ours: f64,
+    /// The same measured of a peer, if there is one.
+    peer: Option<f64>,
+    /// Ours over the peer's.
+    ratio: Option<f64>,
+    unit: &'static str,
+}
+
+impl Row {
+    fn alone(name: &'static str, ours: f64, unit: &'static str) -> Self {
+        Self { name, ours, peer: None, ratio: None, unit }
+    }
+}
+
+pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    let wanted = |area| args.area == area || args.area == Area::All;
+    let mut rows = Vec::new();
+    if wanted(Area::Learner) {
+        rows.extend(learner::run()?);
+    }
+    if wanted(Area::Heartbeat) {
+        rows.extend(heartbeat::run()?);
+    }
+    if wanted(Area::Size) {
+        rows.extend(size::run()?);
+    }
+    if wanted(Area::Demo) {
+        rows.push(demo()?);
+    }
+    println!("{}", table(&rows));
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&rows)? + "\n";
+        fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// The whole demo in a process of its own, from start to table.
+fn demo() -> anyhow::Result<Row> {
+    let report = tempfile::tempdir()?;
+    let started = Instant::now();
+    let status = Command::new(std::env::current_exe()?).args(["demo", "--report"]).arg(report.path()).status()?;
+    anyhow::ensure!(status.success(), "the demo failed");
+    Ok(Row::alone("demo, start to table", started.elapsed().as_secs_f64(), "s"))
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(["name", "ours", "peer", "ratio", "unit"]);
+    for row in rows {
+        let figure = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
+        table.add_row([
+            row.name.to_owned(),
+            figure(Some(row.ours)),
+            figure(row.peer),
+            figure(row.ratio),
+            row.unit.to_owned(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1).take(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
