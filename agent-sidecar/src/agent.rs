@@ -13,7 +13,7 @@ use meanfield_common::{
 use crate::{
     Error,
     environment::{Environment, Target},
-    guard::{Clip, Guard},
+    guard::{self, Clip},
     link::Link,
     membership::Membership,
     policy::{Feedback, Policy, View},
@@ -26,7 +26,6 @@ pub struct Agent<E, L, P> {
     environment: E,
     membership: Membership<L>,
     policy: P,
-    guard: Guard,
     shape: Shape,
     memory: Memory,
 }
@@ -66,7 +65,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
     /// An agent that joins `pool` with its first step.
     pub fn new(target: Target, environment: E, link: L, pool: PoolName, policy: P, shape: Shape) -> Self {
         let membership = Membership::new(link, &target, pool);
-        Self { target, environment, membership, policy, guard: Guard::default(), shape, memory: Memory::default() }
+        Self { target, environment, membership, policy, shape, memory: Memory::default() }
     }
 
     /// One step. `round` is the round of simulated time in lock-step runs.
@@ -90,15 +89,15 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         self.policy.feedback(Feedback { own: reward, team, team_lag: usize::from(round.is_some()) })?;
 
         // Decide.
-        let (auxiliary, previous) = (&self.memory.auxiliary, self.memory.action);
-        let view = View { target: &self.target, seen: &seen, state: &state, auxiliary, previous };
+        let Memory { auxiliary, directives: Directives { paused }, action: previous, .. } = self.memory;
+        let view = View { target: &self.target, seen: &seen, state: &state, auxiliary: &auxiliary, previous, paused };
         let decision = self.policy.decide(&view)?;
 
         // Guard.
-        let verdict = self.guard.check(bounds, &seen.scale, &decision.scale);
+        let verdict = guard::check(bounds, &seen.scale, &decision.scale);
 
         // Actuate.
-        let action = if self.memory.directives.paused {
+        let action = if paused {
             Action::HOLD
         } else {
             if verdict.scale != seen.scale {
@@ -108,7 +107,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         };
 
         let oscillation = action.oscillates_after(&previous);
-        self.memory.penalties = Penalties { illegal: decision.illegal, oscillation };
+        self.memory.penalties = Penalties { illegal: decision.illegal && !paused, oscillation };
         self.memory.action = action;
         self.memory.rate = Some(seen.arrival_rate);
         let (excess, violated) = (slo.excess(&seen), slo.violated(&seen));

@@ -2,6 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
+use meanfield_common::invalid::Invalid;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, info};
 
@@ -14,6 +15,27 @@ pub async fn run<E: Environment, L: Link, P: Policy>(
     steps: Option<u64>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
+    if every.is_zero() {
+        return Err(Invalid::new("interval", "0s", "above 0").into());
+    }
+    let outcome = tick(agent, every, steps, shutdown).await;
+    // Who was replaced or refused has no membership to end. Anybody else says goodbye, also after a failure, so that
+    // what it reported last does not count any longer.
+    if let Err(Error::Link(_)) = outcome {
+        return outcome;
+    }
+    let left = agent.leave().await;
+    outcome.and(left)?;
+    info!("left");
+    Ok(())
+}
+
+async fn tick<E: Environment, L: Link, P: Policy>(
+    agent: &mut Agent<E, L, P>,
+    every: Duration,
+    steps: Option<u64>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let mut ticks = interval(every);
     // A step that took too long delays the next one; catching up would only hurry decisions.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -21,8 +43,9 @@ pub async fn run<E: Environment, L: Link, P: Policy>(
     tokio::pin!(shutdown);
     while steps.is_none_or(|most| done < most) {
         tokio::select! {
-            _ = ticks.tick() => {}
+            biased;
             () = &mut shutdown => break,
+            _ = ticks.tick() => {}
         }
         let report = agent.step(None).await?;
         done += 1;
@@ -38,7 +61,5 @@ pub async fn run<E: Environment, L: Link, P: Policy>(
             "step"
         );
     }
-    agent.leave().await?;
-    info!(steps = done, "left");
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use meanfield_common::{
     identity::{AgentName, PoolName},
+    invalid::Invalid,
     reward::Shape,
 };
 use meanfield_simulator::{
@@ -83,17 +84,18 @@ impl<L: Link, P: Policy> Fleet<L, P> {
     pub async fn leave(&mut self, place: usize) -> Result<Option<AgentName>, Error> {
         let Some(index) = self.agents.iter().position(|(at, _)| *at == place) else { return Ok(None) };
         let (_, mut agent) = self.agents.remove(index);
-        agent.leave().await?;
         self.cluster.lock().leave(agent.environment().id());
+        agent.leave().await?;
         Ok(Some(agent.target().name.clone()))
     }
 
-    /// All agents leave the pool.
+    /// All agents leave the pool, also when one of them cannot.
     pub async fn disband(&mut self) -> Result<(), Error> {
+        let mut outcome = Ok(());
         for (_, mut agent) in self.agents.drain(..) {
-            agent.leave().await?;
+            outcome = outcome.and(agent.leave().await);
         }
-        Ok(())
+        outcome
     }
 
     /// The same fleet, counting rounds from `round`: a pool's rounds never go back.
@@ -134,13 +136,15 @@ impl<L: Link, P: Policy> Fleet<L, P> {
         steps
     }
 
-    /// Puts the same agents onto a fresh cluster: a new episode.
+    /// Puts the same agents onto a fresh cluster: a new episode. The scenario must have a place for each of them.
     pub fn reset(&mut self, scenario: &Scenario, seed: u64, start: Start) -> Result<(), Error> {
         let (cluster, tenants) = scenario.build(seed, start)?;
         self.cluster = Arc::new(Mutex::new(cluster));
-        for ((_, agent), (id, _)) in self.agents.iter_mut().zip(tenants) {
+        for (place, agent) in &mut self.agents {
+            let bound = || format!("below {}", tenants.len());
+            let (id, _) = tenants.get(*place).ok_or_else(|| Invalid::new("place", *place, bound()))?;
             let name = agent.target().name.clone();
-            agent.reset(Tenant::new(self.cluster.clone(), id, name));
+            agent.reset(Tenant::new(self.cluster.clone(), *id, name));
         }
         Ok(())
     }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use meanfield_common::{
     identity::AgentId,
+    invalid::Invalid,
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, StatusCode, Url};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::link::{Error, Link, kind};
@@ -23,8 +24,12 @@ pub struct Http {
 }
 
 impl Http {
-    /// The coordinator at `url`, spoken to with a bearer token.
-    pub fn new(url: &str, token: String) -> Result<Self, Error> {
+    /// The coordinator at `url`, spoken to with a bearer token. Nothing is sent yet.
+    pub fn new(url: &str, token: String) -> Result<Self, crate::Error> {
+        // Without this a mistyped address would look like a coordinator that is away, for ever.
+        if !Url::parse(url).is_ok_and(|url| url.scheme() == "http" && url.has_host()) {
+            return Err(Invalid::new("coordinator", url, "a URL such as http://127.0.0.1:7600").into());
+        }
         // System proxies are for the outside; a coordinator stands next door.
         let client = Client::builder().timeout(PATIENCE).no_proxy().tcp_nodelay(true).build();
         let client = client.map_err(|error| Error::Unreachable(error.to_string()))?;
@@ -33,7 +38,7 @@ impl Http {
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<reqwest::Response, Error> {
         let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.token).json(body);
-        let response = request.send().await.map_err(unreachable)?;
+        let response = request.send().await.map_err(|error| unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -51,13 +56,13 @@ impl Http {
 }
 
 async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, Error> {
-    response.json().await.map_err(unreachable)
+    response.json().await.map_err(|error| unreachable(&error))
 }
 
-fn unreachable(error: reqwest::Error) -> Error {
+fn unreachable(error: &reqwest::Error) -> Error {
     // The chain of causes says "connection refused" where the top only says "error sending request".
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
+    let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();

@@ -25,19 +25,19 @@ pub mod membership;
 pub mod policy;
 pub mod training;
 
-/// What can end an agent's loop.
+/// What can end an agent's loop; the source says why.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The workload cannot be observed or scaled.
-    #[error("environment: {0}")]
+    #[error("the environment failed")]
     Environment(#[from] environment::Error),
     /// The coordinator will not have this agent.
-    #[error("coordinator: {0}")]
+    #[error("the coordinator will not have this agent")]
     Link(#[from] link::Error),
     /// The learner refused its input.
-    #[error("learner: {0}")]
+    #[error("the learner failed")]
     Learner(#[from] meanfield_learner::Error),
     /// Something given from outside is out of bounds.
-    #[error(transparent)]
+    #[error("invalid input")]
     Invalid(#[from] meanfield_common::invalid::Invalid),
 }

@@ -25,6 +25,8 @@ pub struct View<'a> {
     pub auxiliary: &'a AuxiliaryState,
     /// What was done in the step before.
     pub previous: Action,
+    /// Whether the decision will only be looked at, not carried out: nothing may be learnt from it.
+    pub paused: bool,
 }
 
 /// What a policy wants.

@@ -3,7 +3,7 @@
 //! An iteration runs one episode on every cluster, then updates. Clusters run on several threads; their experience is
 //! put together in a fixed order, so the result depends on the seed alone.
 
-use std::{sync::Arc, thread};
+use std::{num::NonZero, sync::Arc, thread};
 
 use meanfield_common::{identity::PoolName, invalid::Invalid};
 use meanfield_learner::{ActorCritic, Batch, Config, Learner};
@@ -37,6 +37,7 @@ pub struct Trainer<L> {
     config: Config,
     seed: u64,
     iteration: u64,
+    threads: NonZero<usize>,
 }
 
 /// Sums over the steps of an episode.
@@ -78,15 +79,22 @@ impl<L: Link> Trainer<L> {
         });
         let fleets = fleets.collect::<Result<Vec<_>, Error>>()?;
         let batch = Batch::new(&config, config.horizon * config.environments * tenants);
-        Ok(Self { scenario, fleets, learners, batch, config, seed, iteration: 0 })
+        let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        Ok(Self { scenario, fleets, learners, batch, config, seed, iteration: 0, threads })
+    }
+
+    /// The same trainer on at most so many threads, instead of as many as the machine has.
+    #[must_use]
+    pub fn with_threads(mut self, threads: NonZero<usize>) -> Self {
+        self.threads = threads;
+        self
     }
 
     /// One episode on every cluster and one update; `share` is how much of the training is done, within [0, 1].
     pub fn iterate(&mut self, share: f32) -> Result<Progress, Error> {
         let (seed, iteration, horizon) = (self.seed, self.iteration, self.config.horizon);
         let scenario = &self.scenario;
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(self.fleets.len()).max(1);
-        let chunk = self.fleets.len().div_ceil(threads);
+        let chunk = self.fleets.len().div_ceil(self.threads.get());
         let tallies = thread::scope(|scope| {
             let workers: Vec<_> = (self.fleets.chunks_mut(chunk).enumerate())
                 .map(|(worker, fleets)| {

@@ -1,5 +1,7 @@
 //! Signals and logs: what every daemon sets up first.
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use meanfield_common::invalid::Invalid;
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,7 +15,9 @@ pub fn start_log(args: &LogArgs) -> anyhow::Result<()> {
         EnvFilter::try_new(&args.log).map_err(|error| Invalid::new("log", &args.log, format!("a filter ({error})")))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match args.log_format {
-        LogFormat::Text => builder.with_target(false).init(),
+        LogFormat::Text if std::io::stderr().is_terminal() => builder.with_target(false).init(),
+        // Colours are for terminals, not for files.
+        LogFormat::Text => builder.with_target(false).with_ansi(false).init(),
         LogFormat::Json => builder.json().init(),
     }
     Ok(())

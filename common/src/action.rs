@@ -1,5 +1,7 @@
 //! Scaling actions: which way each of the three levers moves.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{invalid::Invalid, resources::Scale};
@@ -18,7 +20,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// From the number on the wire or the index of a policy head minus one.
+    /// As a number: -1, 0 or 1.
     #[must_use]
     pub fn sign(self) -> i32 {
         match self {
@@ -29,13 +31,11 @@ impl Step {
     }
 
     /// The direction from one quantity to another.
-    pub fn between<T: PartialOrd>(from: T, to: T) -> Self {
-        if to > from {
-            Self::Up
-        } else if to < from {
-            Self::Down
-        } else {
-            Self::Stay
+    pub fn between<T: Ord>(from: &T, to: &T) -> Self {
+        match to.cmp(from) {
+            Ordering::Less => Self::Down,
+            Ordering::Equal => Self::Stay,
+            Ordering::Greater => Self::Up,
         }
     }
 }
@@ -82,9 +82,9 @@ impl Action {
     #[must_use]
     pub fn between(from: &Scale, to: &Scale) -> Self {
         Self {
-            cpu: Step::between(from.limit.cpu, to.limit.cpu),
-            memory: Step::between(from.limit.memory, to.limit.memory),
-            replicas: Step::between(from.replicas, to.replicas),
+            cpu: Step::between(&from.limit.cpu, &to.limit.cpu),
+            memory: Step::between(&from.limit.memory, &to.limit.memory),
+            replicas: Step::between(&from.replicas, &to.replicas),
         }
     }
 

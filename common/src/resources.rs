@@ -48,7 +48,7 @@ impl fmt::Display for MilliCores {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 % (1 << 20) == 0 { write!(f, "{}Mi", self.0 >> 20) } else { write!(f, "{}", self.0) }
+        if self.0.is_multiple_of(1 << 20) { write!(f, "{}Mi", self.0 >> 20) } else { write!(f, "{}", self.0) }
     }
 }
 

@@ -65,8 +65,9 @@ pub enum Shape {
         /// a: the weight of SLO preservation against utilisation.
         alpha: f64,
     },
-    /// r = 1 - violation x miss - cpu x min(2, reserved / (4 x demand)) - memory x (1 - RU_mem) + penalties/10, where
-    /// miss = 1/2 [violated] + 1/2 min(1, 2 x (latency/SLO - 1)) lies within [0, 1].
+    /// r = 1 - violation x miss - cpu x surplus - memory x (1 - RU_mem) + penalties/10, where
+    /// surplus = reserved / (4 x demand), growing only as a logarithm beyond 2, and
+    /// miss = 1/2 [violated] + 1/2 min(1, 2 x (latency/SLO - 1)) lies within [0, 1], and is 1 after a kill for memory.
     Balanced {
         /// The price of missing the SLO.
         violation: f64,
@@ -81,8 +82,8 @@ impl Shape {
     /// The published reward at its published weight.
     pub const PAPER: Self = Self::Paper { alpha: 0.3 };
     /// The default: a window that misses its SLO badly costs as much as reserving four times the needed CPU for
-    /// twenty windows.
-    pub const BALANCED: Self = Self::Balanced { violation: 10.0, cpu: 0.5, memory: 0.1 };
+    /// forty windows.
+    pub const BALANCED: Self = Self::Balanced { violation: 20.0, cpu: 0.5, memory: 0.1 };
 
     /// The reward of a step that ended in `seen`.
     #[must_use]
@@ -94,7 +95,7 @@ impl Shape {
             }
             Self::Balanced { violation, cpu, memory } => {
                 let idle_memory = 1.0 - seen.memory_utilisation();
-                1.0 - violation * miss(slo.excess(seen)) - cpu * surplus(seen).min(2.0) - memory * idle_memory
+                1.0 - violation * miss(seen, slo) - cpu * surplus(seen) - memory * idle_memory
                     + 0.1 * penalties.total()
             }
         }
@@ -102,17 +103,26 @@ impl Shape {
 }
 
 /// How badly the SLO was missed, within [0, 1]: half for missing it at all, half growing to 1.5 times the objective.
-fn miss(excess: Option<f64>) -> f64 {
-    excess.filter(|&excess| excess > 1.0).map_or(0.0, |excess| 0.5 + (excess - 1.0).min(0.5))
+/// A replica killed for its memory loses the requests that it held, whatever the percentile says: a full miss.
+fn miss(seen: &Observation, slo: &Slo) -> f64 {
+    if seen.oom_kills > 0 {
+        return 1.0;
+    }
+    slo.excess(seen).filter(|&excess| excess > 1.0).map_or(0.0, |excess| 0.5 + (excess - 1.0).min(0.5))
 }
 
 /// CPU reserved (by limits) over four times the demand; the demand is what was used plus what waits unserved.
+///
+/// Beyond twice that it grows as a logarithm: large enough never to be worth it, yet not flat, since a learner that has
+/// requested everything must still feel the way back.
 fn surplus(seen: &Observation) -> f64 {
     /// Below this many cores of demand the smallest replica counts as adequate: nobody can scale lower.
     const LEAST_DEMAND: f64 = 0.05;
+    const LINEAR_TO: f64 = 2.0;
     let reserved = seen.scale.limit.cpu.cores() * f64::from(seen.scale.replicas);
     let waiting = seen.cpu_seconds_per_request().unwrap_or(0.0) * seen.backlog / seen.seconds;
-    reserved / (4.0 * (seen.cpu_used.cores() + waiting).max(LEAST_DEMAND))
+    let surplus = reserved / (4.0 * (seen.cpu_used.cores() + waiting).max(LEAST_DEMAND));
+    if surplus <= LINEAR_TO { surplus } else { LINEAR_TO * (1.0 + (surplus / LINEAR_TO).ln()) }
 }
 
 #[cfg(test)]
@@ -172,7 +182,7 @@ mod tests {
         for p99 in [0.0, 99.0, 1e12, f64::INFINITY, f64::NAN] {
             for cpu in [0, 1, 1000, u64::MAX] {
                 let reward = Shape::BALANCED.reward(&seen(p99, cpu), &slo(), Penalties::default());
-                assert!((-10.2..=1.0).contains(&reward), "{p99} {cpu}: {reward}");
+                assert!((-25.0..=1.0).contains(&reward), "{p99} {cpu}: {reward}");
             }
         }
     }

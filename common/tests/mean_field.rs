@@ -1,5 +1,7 @@
 //! Random joins, updates and leaves leave exactly what a recomputation from scratch gives, in any order.
 
+#![allow(clippy::unwrap_used)] // helpers of tests may fail as tests do
+
 use std::collections::BTreeMap;
 
 use meanfield_common::{

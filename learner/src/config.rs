@@ -124,12 +124,12 @@ impl Config {
     #[must_use]
     pub fn preset_default() -> Self {
         Self {
-            observation: 20 + 8,
+            observation: 21 + 8,
             auxiliary: 12,
             heads: vec![3, 3, 3],
             hidden: vec![64, 64],
             activation: Activation::Tanh,
-            gamma: 0.92,
+            gamma: 0.9,
             lambda: 0.95,
             learning_rate: 2e-3,
             learning_rate_final: 1e-4,

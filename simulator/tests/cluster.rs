@@ -1,5 +1,7 @@
 //! The physics of a shared cluster, seen from outside: what neighbours, limits, memory and time do to a tenant.
 
+#![allow(clippy::unwrap_used)] // helpers of tests may fail as tests do
+
 use std::sync::Arc;
 
 use meanfield_common::{

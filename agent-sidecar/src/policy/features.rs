@@ -8,16 +8,20 @@ use std::collections::VecDeque;
 use super::{View, hpa_vpa::push};
 
 /// Numbers besides the embedding.
-pub const SIZE: usize = 20;
+pub const SIZE: usize = 21;
 
 /// Steps of demand that are remembered.
 const MEMORY: usize = 8;
+/// What is left of a memory peak after a step: half of it after about a quarter of an hour.
+const MEMORY_FADE: f64 = 0.99;
 
 /// The short memory behind the features.
 #[derive(Debug, Clone, Default)]
 pub struct Features {
     cpu: Option<f64>,
     demand: VecDeque<f64>,
+    /// The highest memory use of a replica, fading slowly.
+    memory: f64,
 }
 
 impl Features {
@@ -34,6 +38,9 @@ impl Features {
         let peak = self.demand.iter().copied().fold(0.0, f64::max);
         let mean = self.demand.iter().sum::<f64>() / self.demand.len() as f64;
 
+        let fullest = seen.memory_peak.0 as f64;
+        self.memory = fullest.max(self.memory * MEMORY_FADE);
+
         let allowed = seen.scale.limit.cpu.cores() * f64::from(seen.scale.replicas);
         let replicas = f64::from(seen.scale.replicas.max(1));
         let latency = view.target.slo.excess(seen).map_or(-1.0, |excess| excess.max(1e-6).ln());
@@ -48,7 +55,8 @@ impl Features {
             2.0 * ratio(mean, allowed).min(1.5) - 1.0,
             ratio(f64::from(seen.ready), replicas),
             seen.node_utilisation,
-            2.0 * ratio(seen.memory_peak.0 as f64, seen.scale.limit.memory.0 as f64) - 1.0,
+            2.0 * ratio(fullest, seen.scale.limit.memory.0 as f64) - 1.0,
+            (2.0 * ratio(self.memory, seen.scale.limit.memory.0 as f64) - 1.0).min(2.0),
             f64::from(u8::from(seen.oom_kills > 0)),
             (demand.max(1e-3).ln() / 3.0).clamp(-2.0, 2.0),
             f64::from(view.previous.horizontal()),

@@ -51,14 +51,26 @@ impl HpaVpa {
 
     fn memory(&mut self, seen: &Observation) -> Bytes {
         let limit = seen.scale.limit.memory.0 as f64;
-        let peak = if seen.oom_kills > 0 { limit * OOM_BUMP } else { seen.memory_peak.0 as f64 };
-        push(&mut self.peaks, peak as u64, MEMORY_WINDOW);
-        let highest = self.peaks.iter().copied().max().unwrap_or(0) as f64 * MEMORY_MARGIN;
+        if let Some(peak) = memory_peak(seen, OOM_BUMP) {
+            push(&mut self.peaks, peak, MEMORY_WINDOW);
+        }
+        let Some(&highest) = self.peaks.iter().max() else { return seen.scale.limit.memory };
+        let highest = highest as f64 * MEMORY_MARGIN;
         // VPA leaves a pod alone while its request is about right.
         if highest > limit || highest < 0.8 * limit { Bytes(highest as u64) } else { seen.scale.limit.memory }
     }
 }
 
+/// The memory that a replica was seen to need: more than its limit after a kill; unknown while none runs.
+pub(super) fn memory_peak(seen: &Observation, bump: f64) -> Option<u64> {
+    if seen.oom_kills > 0 {
+        Some((seen.scale.limit.memory.0 as f64 * bump) as u64)
+    } else {
+        (seen.ready > 0).then_some(seen.memory_peak.0)
+    }
+}
+
+/// Appends to a window of the last `longest` values.
 pub(super) fn push<T>(window: &mut VecDeque<T>, value: T, longest: usize) {
     if window.len() >= longest {
         window.pop_front();
@@ -124,5 +136,11 @@ mod tests {
         now.oom_kills = 1;
         let grown = vpa.memory(&now).0 as f64 / now.scale.limit.memory.0 as f64;
         assert!((grown - OOM_BUMP * MEMORY_MARGIN).abs() < 1e-6);
+    }
+
+    #[test]
+    fn memory_stays_until_a_replica_has_run() {
+        let starting = Observation { ready: 0, ..Observation::default() };
+        assert_eq!(HpaVpa::new(0.5).unwrap().memory(&starting), starting.scale.limit.memory);
     }
 }

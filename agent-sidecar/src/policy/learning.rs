@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use meanfield_learner::{Batch, Config, Learner};
+use tracing::warn;
 
 use super::{
     Decision, Feedback, Policy, View,
@@ -54,8 +55,12 @@ impl Policy for Learning {
             self.batch.clear();
             self.batch.push_segment(&segment, bootstrap)?;
             // Online there is no end in sight: the learning rate stays at its final value.
-            self.learner.update(&self.batch, 1.0)?;
-            self.policy.set_network(Arc::new(self.learner.network().clone()));
+            match self.learner.update(&self.batch, 1.0) {
+                Ok(_) => self.policy.set_network(Arc::new(self.learner.network().clone())),
+                // A workload must not lose its agent to one bad update; the learner is as it was before.
+                Err(error @ meanfield_learner::Error::Diverged { .. }) => warn!(%error, "an update was given up"),
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(decision)
     }

@@ -95,8 +95,11 @@ impl Ppo {
         Self { explorer: Some(ChaCha8Rng::seed_from_u64(seed)), ..Self::serving(network) }
     }
 
-    /// Replaces the network.
+    /// Replaces the network. What was recorded for one of another configuration is forgotten.
     pub fn set_network(&mut self, network: Arc<ActorCritic>) {
+        if network.config() != self.network.config() {
+            self.reset();
+        }
         self.network = network;
     }
 
@@ -167,7 +170,7 @@ impl Policy for Ppo {
         let mask = levers.legal(&view.target.bounds, &current);
         let mode = self.explorer.as_mut().map_or(Mode::Greedy, Mode::Sample);
         let choice = self.network.act(&observation, Some(&mask), mode, &mut self.scratch)?;
-        if self.explorer.is_some() {
+        if self.explorer.is_some() && !view.paused {
             let auxiliary = view.auxiliary.features(self.network.config().auxiliary_form);
             let value = self.network.value(&observation, &auxiliary, &mut self.scratch)?;
             self.record.observations.extend_from_slice(&observation);
@@ -253,20 +256,31 @@ impl Levers {
 
 /// The scale one step further, cut at the bounds.
 fn moved(bounds: &Bounds, current: &Scale, [cpu, memory, replicas]: [i32; 3]) -> Scale {
-    let by = (f64::from(current.replicas) * REPLICA_SHARE).round().max(1.0) as i64 * i64::from(replicas);
-    let wish = Scale {
-        replicas: u32::try_from(i64::from(current.replicas) + by).unwrap_or(0),
-        limit: Resources {
-            // Whole hundredths of a core and mebibytes: what a person would write.
-            cpu: MilliCores((current.limit.cpu.0 as f64 * CPU_FACTOR.powi(cpu) / 10.0).round() as u64 * 10),
-            memory: if memory == 0 {
-                current.limit.memory
-            } else {
-                Bytes::mebi((current.limit.memory.as_mebi() * MEMORY_FACTOR.powi(memory)).round() as u64)
-            },
+    let by = (f64::from(current.replicas) * REPLICA_SHARE).round().max(1.0) as u32;
+    // Whole hundredths of a core and mebibytes: what a person would write.
+    bounds.clamp(&Scale {
+        replicas: match replicas.signum() {
+            1 => current.replicas.saturating_add(by),
+            -1 => current.replicas.saturating_sub(by),
+            _ => current.replicas,
         },
-    };
-    let wish =
-        if cpu == 0 { Scale { limit: Resources { cpu: current.limit.cpu, ..wish.limit }, ..wish } } else { wish };
-    bounds.clamp(&wish)
+        limit: Resources {
+            cpu: MilliCores(stretched(current.limit.cpu.0, CPU_FACTOR, cpu, 10)),
+            memory: Bytes(stretched(current.limit.memory.0, MEMORY_FACTOR, memory, 1 << 20)),
+        },
+    })
 }
+
+/// A limit one step up or down in whole units; at least one unit, or small limits would never move.
+fn stretched(limit: u64, factor: f64, direction: i32, unit: u64) -> u64 {
+    let units = (limit as f64 * factor.powi(direction) / unit as f64).round() as u64;
+    let rounded = units.saturating_mul(unit);
+    match direction.signum() {
+        1 => rounded.max(limit.saturating_add(unit)),
+        -1 => rounded.min(limit.saturating_sub(unit)),
+        _ => limit,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,10 @@ use meanfield_common::{
 };
 use meanfield_simulator::queue::{Queue, Service};
 
-use super::{Decision, Policy, View, hpa_vpa::push};
+use super::{
+    Decision, Policy, View,
+    hpa_vpa::{memory_peak, push},
+};
 
 /// Steps of demand that count as recent: two minutes of 15 s.
 const PEAK_WINDOW: usize = 8;
@@ -49,19 +52,24 @@ impl Default for Reactive {
 }
 
 impl Reactive {
-    /// Cores that the arrivals of the last minutes asked for at most; `None` before the first request.
+    /// Cores that the arrivals of the last minutes asked for at most; `None` until that is known.
     fn peak_demand(&mut self, seen: &Observation) -> Option<f64> {
         if let Some(measured) = seen.cpu_seconds_per_request() {
             let cpu = self.cpu.get_or_insert(measured);
             *cpu += FOLLOW * (measured - *cpu);
         }
-        let cpu = self.cpu?;
-        push(&mut self.demand, (seen.arrival_rate + seen.backlog / seen.seconds) * cpu, PEAK_WINDOW);
-        self.demand.iter().copied().reduce(f64::max)
+        let asked = seen.arrival_rate + seen.backlog / seen.seconds;
+        // Nothing is asked for: whatever a request costs, the demand is 0.
+        let demand = if asked > 0.0 { asked * self.cpu? } else { 0.0 };
+        push(&mut self.demand, demand, PEAK_WINDOW);
+        // Before the first request only a whole window of silence says something.
+        let known = self.cpu.is_some() || self.demand.len() == PEAK_WINDOW;
+        self.demand.iter().copied().reduce(f64::max).filter(|_| known)
     }
 
     /// The highest utilisation at which a replica of so many cores is predicted to keep the objective.
-    fn hottest(&self, slo: &Slo, cpu: f64, cores: f64) -> f64 {
+    fn hottest(&self, slo: &Slo, cores: f64) -> f64 {
+        let cpu = self.cpu.unwrap_or(0.0);
         let (which, milliseconds) = match *slo {
             Slo::Latency { percentile: Percentile::P50, milliseconds } => (0, milliseconds),
             Slo::Latency { percentile: Percentile::P99, milliseconds } => (1, milliseconds),
@@ -93,10 +101,11 @@ impl Reactive {
     }
 
     fn memory(&mut self, seen: &Observation) -> Bytes {
-        let limit = seen.scale.limit.memory.0 as f64;
-        let peak = if seen.oom_kills > 0 { limit * OOM_BUMP } else { seen.memory_peak.0 as f64 };
-        push(&mut self.memory, peak as u64, MEMORY_WINDOW);
-        Bytes((self.memory.iter().copied().max().unwrap_or(0) as f64 * MEMORY_MARGIN) as u64)
+        if let Some(peak) = memory_peak(seen, OOM_BUMP) {
+            push(&mut self.memory, peak, MEMORY_WINDOW);
+        }
+        let highest = self.memory.iter().max();
+        highest.map_or(seen.scale.limit.memory, |&highest| Bytes((highest as f64 * MEMORY_MARGIN) as u64))
     }
 }
 
@@ -109,13 +118,10 @@ impl Policy for Reactive {
         let seen = view.seen;
         let cpu = seen.scale.limit.cpu;
         self.learn_rest(seen);
-        let replicas = match (self.peak_demand(seen), self.cpu) {
-            (Some(demand), Some(seconds)) => {
-                let cores = cpu.cores();
-                (demand / (cores * self.hottest(&view.target.slo, seconds, cores))).ceil() as u32
-            }
-            _ => seen.scale.replicas,
-        };
+        let replicas = self.peak_demand(seen).map_or(seen.scale.replicas, |demand| {
+            let cores = cpu.cores();
+            (demand / (cores * self.hottest(&view.target.slo, cores))).ceil() as u32
+        });
         let limit = Resources { cpu, memory: self.memory(seen) };
         Ok(Decision::wish(view.target.bounds.clamp(&Scale { replicas, limit })))
     }

@@ -1,0 +1,117 @@
+//! The rule-based policies, each alone on the simulated cluster.
+
+use std::sync::Arc;
+
+use meanfield_agent::{
+    agent::{Agent, Report},
+    environment::{SharedCluster, Target, Tenant},
+    policy::{Policy, hpa_vpa::HpaVpa, reactive::Reactive},
+};
+use meanfield_common::{action::Action, reward::Shape, slo::Slo};
+use meanfield_simulator::{
+    cluster::Cluster,
+    scenario::{Scenario, Start},
+    workload::FUNCTIONS,
+};
+use parking_lot::Mutex;
+
+use crate::support::{Coordinator, now, pool};
+
+/// Steps of a test: ten minutes of settling, and as much again.
+const STEPS: usize = 80;
+
+fn hpa() -> HpaVpa {
+    HpaVpa::new(0.6).unwrap()
+}
+
+/// Runs the function at `place` under a load of so many times its mean rate in each step.
+fn run<P: Policy>(place: usize, policy: P, slo: Option<Slo>, times: impl Fn(usize) -> f64) -> Vec<Report> {
+    // Room for a handful of tenants, of which only this one is there.
+    let scenario = Scenario::new(6, STEPS).unwrap();
+    let mut cluster = Cluster::new(scenario.cluster()).unwrap();
+    let mut spec = scenario.tenant(place, 1, Start::Sized).unwrap();
+    let rate = spec.workload.mean_rate();
+    spec.arrivals = (0..STEPS).map(|step| times(step) * rate).collect();
+    let name: meanfield_common::identity::AgentName = spec.workload.name.parse().unwrap();
+    let (category, bounds, slo) = (spec.workload.category, spec.bounds.clone(), slo.unwrap_or(spec.slo));
+    let id = cluster.join(spec).unwrap();
+    cluster.warm_up();
+    cluster.advance();
+    let cluster: SharedCluster = Arc::new(Mutex::new(cluster));
+    let target = Target { name: name.clone(), category, slo, bounds };
+    let environment = Tenant::new(cluster.clone(), id, name);
+    let mut agent = Agent::new(target, environment, Coordinator::default(), pool(), policy, Shape::BALANCED);
+    let step = |_| {
+        let report = now(agent.step(None)).unwrap();
+        cluster.lock().advance();
+        report
+    };
+    (0..STEPS).map(step).collect()
+}
+
+fn settles<P: Policy>(policy: fn() -> P) {
+    for (place, function) in FUNCTIONS.iter().enumerate() {
+        let reports = run(place, policy(), None, |_| 1.0);
+        for (step, report) in reports.iter().enumerate().skip(STEPS / 2) {
+            assert_eq!(report.action, Action::HOLD, "{} step {step}", function.name);
+            assert!(!report.violated, "{} step {step}: {:?}", function.name, report.excess);
+            assert_eq!(report.seen.oom_kills, 0);
+        }
+    }
+}
+
+#[test]
+fn under_a_steady_load_hpa_and_vpa_settle_and_hold_the_objective() {
+    settles(hpa);
+}
+
+#[test]
+fn under_a_steady_load_the_reactive_policy_settles_and_holds_the_objective() {
+    settles(Reactive::default);
+}
+
+#[test]
+fn the_reactive_policy_is_back_within_its_objective_soon_after_the_load_doubled() {
+    for (place, function) in FUNCTIONS.iter().enumerate() {
+        let reports = run(place, Reactive::default(), None, |step| if step < 30 { 1.0 } else { 2.0 });
+        let missed: Vec<_> = (30..STEPS).filter(|step| reports[*step].violated).collect();
+        assert!(missed.iter().all(|step| *step < 36), "{}: {missed:?}", function.name);
+        assert!(reports[STEPS - 1].seen.scale.replicas > reports[29].seen.scale.replicas, "{}", function.name);
+    }
+}
+
+#[test]
+fn the_reactive_policy_finds_what_a_request_costs() {
+    // With a throughput objective replicas are what the demand needs at nine tenths of the limit, and the demand is
+    // the rate times the true CPU time of a request.
+    let slo = Slo::throughput(1.0).unwrap();
+    for (place, function) in FUNCTIONS.iter().enumerate() {
+        for times in [1.0, 2.5, 4.0] {
+            let last = run(place, Reactive::default(), Some(slo), |_| times)[STEPS - 1].seen;
+            let cores = times * function.demand / (0.9 * last.scale.limit.cpu.cores());
+            assert_eq!(last.scale.replicas, cores.ceil() as u32, "{} at {times}: {cores}", function.name);
+        }
+    }
+}
+
+fn empties<P: Policy>(policy: fn() -> P) {
+    for quiet_from in [0, 20] {
+        let reports = run(0, policy(), None, |step| if step < quiet_from { 3.0 } else { 0.0 });
+        let last = reports[STEPS - 1];
+        assert_eq!((last.seen.scale.replicas, last.action), (1, Action::HOLD), "quiet from {quiet_from}");
+        assert!(reports.iter().all(|report| report.reward.is_finite()));
+        if quiet_from > 0 {
+            assert!(reports[quiet_from].seen.scale.replicas > 2, "it had been larger");
+        }
+    }
+}
+
+#[test]
+fn without_requests_hpa_and_vpa_go_to_the_minimum() {
+    empties(hpa);
+}
+
+#[test]
+fn without_requests_the_reactive_policy_goes_to_the_minimum() {
+    empties(Reactive::default);
+}

@@ -1,0 +1,15 @@
+//! The agent's behaviour, seen from outside.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests may fail as tests do
+
+mod baselines;
+mod fleets;
+mod http_link;
+mod learning;
+mod loop_order;
+mod membership;
+mod pause;
+mod recording;
+mod serving;
+mod support;
+mod training;

@@ -1,0 +1,288 @@
+//! What the tests share: a coordinator in memory that can fail, and workloads and policies that follow a script.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use meanfield_agent::{
+    Error,
+    environment::{self, Environment, Target},
+    link::{self, Link},
+    policy::{Decision, Feedback, Policy, View},
+};
+use meanfield_common::{
+    action::Action,
+    identity::{AgentId, Category, Epoch, PoolName},
+    mean_field::{AuxiliaryState, Moments},
+    observation::Observation,
+    resources::{Bounds, Bytes, MilliCores, Scale},
+    slo::{Percentile, Slo},
+    wire::{Answer, Directives, Heartbeat, Leave, Problem, Register, Registered},
+};
+use parking_lot::Mutex;
+
+/// What happened, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Registered,
+    Observed,
+    Reported(Heartbeat),
+    Fed(Feedback),
+    Decided,
+    Actuated(Scale),
+    Left,
+}
+
+pub type Log = Arc<Mutex<Vec<Event>>>;
+
+/// A coordinator in memory. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct Coordinator {
+    state: Arc<Mutex<State>>,
+    pub log: Log,
+}
+
+#[derive(Default)]
+struct State {
+    members: BTreeMap<AgentId, Member>,
+    epochs: u64,
+    trouble: Option<link::Error>,
+    paused: bool,
+}
+
+struct Member {
+    pool: PoolName,
+    epoch: Epoch,
+    /// All that was reported in this epoch.
+    reports: Vec<Heartbeat>,
+}
+
+impl Coordinator {
+    /// From now on every request fails like this, or none.
+    pub fn fails_with(&self, trouble: Option<link::Error>) {
+        self.state.lock().trouble = trouble;
+    }
+
+    /// Nobody is a member any more.
+    pub fn forgets_everybody(&self) {
+        self.state.lock().members.clear();
+    }
+
+    pub fn pauses(&self, paused: bool) {
+        self.state.lock().paused = paused;
+    }
+
+    pub fn members(&self) -> usize {
+        self.state.lock().members.len()
+    }
+
+    /// All heartbeats that were answered.
+    pub fn heard(&self) -> Vec<Heartbeat> {
+        let beat = |event: &Event| if let Event::Reported(beat) = event { Some(*beat) } else { None };
+        self.log.lock().iter().filter_map(beat).collect()
+    }
+}
+
+pub fn unreachable() -> link::Error {
+    link::Error::Unreachable("nobody answers".to_owned())
+}
+
+pub fn refused(detail: &str) -> link::Error {
+    let (kind, title) = ("/problems/invalid-value".to_owned(), "A value is outside its bound".to_owned());
+    link::Error::Refused(Box::new(Problem {
+        kind,
+        title,
+        status: 422,
+        detail: detail.to_owned(),
+        field: None,
+        bound: None,
+    }))
+}
+
+/// The same id for the same name in the same pool, whoever registers first.
+fn id(register: &Register) -> AgentId {
+    let text = format!("{} {}", register.pool, register.name);
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("00000000-0000-0000-{:04x}-{:012x}", hash >> 48, hash & 0xffff_ffff_ffff).parse().unwrap()
+}
+
+impl State {
+    fn works(&self) -> Result<(), link::Error> {
+        self.trouble.clone().map_or(Ok(()), Err)
+    }
+
+    fn member(&mut self, agent: AgentId, epoch: Epoch) -> Result<&mut Member, link::Error> {
+        let member = self.members.get_mut(&agent).ok_or(link::Error::Unknown)?;
+        if member.epoch == epoch { Ok(member) } else { Err(link::Error::Superseded) }
+    }
+
+    /// What counts of each member in an answer: the rounds before this one, or the latest in real time.
+    fn counted(&self, pool: &PoolName, round: Option<u64>) -> Vec<(AgentId, Heartbeat)> {
+        let members = self.members.iter().filter(|(_, member)| member.pool == *pool);
+        let last = |member: &Member| member.reports.iter().rfind(|beat| round.is_none() || beat.round < round).copied();
+        members.filter_map(|(id, member)| Some((*id, last(member)?))).collect()
+    }
+}
+
+/// Mean, sum and deviation of one field, by the book.
+fn moments(values: &[f64]) -> Moments {
+    let count = values.len() as f64;
+    if values.is_empty() {
+        return Moments::default();
+    }
+    let sum: f64 = values.iter().sum();
+    let mean = sum / count;
+    let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / count;
+    Moments { sum, mean, std: variance.sqrt() }
+}
+
+fn mean_field(others: &[Heartbeat]) -> AuxiliaryState {
+    let over = |field: fn(&Heartbeat) -> f64| moments(&others.iter().map(field).collect::<Vec<_>>());
+    AuxiliaryState {
+        others: others.len() as u64,
+        cpu_limit: over(|beat| beat.state.cpu_limit.get()),
+        memory_limit: over(|beat| beat.state.memory_limit.get()),
+        vertical: over(|beat| f64::from(beat.action.cpu.sign() + beat.action.memory.sign())),
+        horizontal: over(|beat| f64::from(beat.action.replicas.sign())),
+        slo_preservation: over(|beat| beat.state.slo_preservation.get()),
+        utilisation: over(|beat| (beat.state.cpu_utilisation.get() + beat.state.memory_utilisation.get()) / 2.0),
+    }
+}
+
+impl Link for Coordinator {
+    async fn register(&mut self, register: &Register) -> Result<Registered, link::Error> {
+        let mut state = self.state.lock();
+        state.works()?;
+        self.log.lock().push(Event::Registered);
+        state.epochs += 1;
+        let (agent, epoch) = (id(register), Epoch(state.epochs));
+        state.members.insert(agent, Member { pool: register.pool.clone(), epoch, reports: Vec::new() });
+        Ok(Registered { agent, epoch, heartbeat_within_ms: 30_000 })
+    }
+
+    async fn heartbeat(&mut self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, link::Error> {
+        let mut state = self.state.lock();
+        state.works()?;
+        let member = state.member(agent, heartbeat.epoch)?;
+        assert!(member.reports.last().is_none_or(|last| last.sequence < heartbeat.sequence), "sequences grow");
+        member.reports.push(*heartbeat);
+        let pool = member.pool.clone();
+        self.log.lock().push(Event::Reported(*heartbeat));
+        let counted = state.counted(&pool, heartbeat.round);
+        let others: Vec<_> = counted.iter().filter(|(id, _)| *id != agent).map(|(_, beat)| *beat).collect();
+        let rewards: Vec<_> = counted.iter().map(|(_, beat)| beat.reward.get()).collect();
+        Ok(Answer {
+            sequence: heartbeat.sequence,
+            auxiliary: mean_field(&others),
+            team_reward: (!rewards.is_empty()).then(|| moments(&rewards).mean),
+            directives: Directives { paused: state.paused },
+        })
+    }
+
+    async fn leave(&mut self, agent: AgentId, leave: &Leave) -> Result<(), link::Error> {
+        let mut state = self.state.lock();
+        state.works()?;
+        state.member(agent, leave.epoch)?;
+        state.members.remove(&agent);
+        self.log.lock().push(Event::Left);
+        Ok(())
+    }
+}
+
+/// A workload whose measurements follow a script, step by step, at the scale that was last asked for.
+pub struct Scripted {
+    pub log: Log,
+    scale: Scale,
+    steps: usize,
+    script: Box<dyn FnMut(usize) -> Observation + Send>,
+}
+
+impl Scripted {
+    pub fn new(log: &Log, script: impl FnMut(usize) -> Observation + Send + 'static) -> Self {
+        Self { log: log.clone(), scale: Observation::default().scale, steps: 0, script: Box::new(script) }
+    }
+}
+
+impl Environment for Scripted {
+    async fn observe(&mut self) -> Result<Observation, environment::Error> {
+        self.log.lock().push(Event::Observed);
+        let seen = Observation { scale: self.scale, ..(self.script)(self.steps) };
+        self.steps += 1;
+        Ok(seen)
+    }
+
+    async fn actuate(&mut self, scale: Scale) -> Result<(), environment::Error> {
+        self.log.lock().push(Event::Actuated(scale));
+        self.scale = scale;
+        Ok(())
+    }
+}
+
+/// A policy that follows a script.
+pub struct Wishes {
+    log: Log,
+    script: Box<dyn FnMut(&View<'_>) -> Decision + Send>,
+}
+
+impl Wishes {
+    pub fn new(log: &Log, script: impl FnMut(&View<'_>) -> Decision + Send + 'static) -> Self {
+        Self { log: log.clone(), script: Box::new(script) }
+    }
+
+    /// A policy that leaves everything as it is.
+    pub fn hold() -> Self {
+        Self::new(&Log::default(), |view| Decision::wish(view.seen.scale))
+    }
+}
+
+impl Policy for Wishes {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn decide(&mut self, view: &View<'_>) -> Result<Decision, Error> {
+        self.log.lock().push(Event::Decided);
+        Ok((self.script)(view))
+    }
+
+    fn feedback(&mut self, feedback: Feedback) -> Result<(), Error> {
+        self.log.lock().push(Event::Fed(feedback));
+        Ok(())
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// A workload with an objective of 100 ms at the 99th percentile, and room on every side of the default scale.
+pub fn target() -> Target {
+    let bounds = Bounds::new(1..=16, MilliCores(100)..=MilliCores(4000), Bytes::mebi(32)..=Bytes::mebi(2048));
+    let slo = Slo::latency(Percentile::P99, 100.0).unwrap();
+    Target { name: "shop/cart".parse().unwrap(), category: Category::Cpu, slo, bounds: bounds.unwrap() }
+}
+
+/// The same, with no lever that can move.
+pub fn pinned() -> Target {
+    let Scale { replicas, limit } = Observation::default().scale;
+    let bounds = Bounds::new(replicas..=replicas, limit.cpu..=limit.cpu, limit.memory..=limit.memory).unwrap();
+    Target { bounds, ..target() }
+}
+
+/// A step whose SLO preservation is `sp`, within (0, 1].
+pub fn preserving(sp: f64) -> Observation {
+    let (arrival_rate, throughput) = (10.0, 10.0);
+    Observation { arrival_rate, throughput, latency_p99: Some(100.0 / sp), ..Observation::default() }
+}
+
+pub fn pool() -> PoolName {
+    "pool".parse().unwrap()
+}
+
+pub fn out() -> Action {
+    let up = meanfield_common::action::Step::Up;
+    Action { replicas: up, ..Action::HOLD }
+}
+
+/// Runs what never waits for anything.
+pub fn now<T>(future: impl Future<Output = T>) -> T {
+    futures_executor::block_on(future)
+}

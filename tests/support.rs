@@ -1,0 +1,245 @@
+//! Processes that never outlive their test, a coordinator to ask questions, and the one place that waits.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use reqwest::{Client, Method};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// For coordinators and agents whose token is not what the test is about.
+pub(crate) const TOKEN: &str = "the-token-of-the-whole-system-tests";
+
+/// Far longer than anything takes, also on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Asks until there is an answer; fails when there is still none after [`PATIENCE`].
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(PAUSE);
+    }
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// One process of the binary, in a directory of its own. Killed when dropped; a test that fails shows its log.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    directory: TempDir,
+}
+
+impl Process {
+    pub(crate) fn start<A: AsRef<str>>(arguments: &[A]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// Starts with these environment variables and no other `MEANFIELD_*`. The binary is the one that was built with
+    /// these tests, unless `SYSTEM_TEST_BINARY` names another.
+    pub(crate) fn start_with<A: AsRef<str>>(arguments: &[A], environment: &[(&str, &str)]) -> Self {
+        let binary = env::var_os("SYSTEM_TEST_BINARY").map_or(env!("CARGO_BIN_EXE_meanfield").into(), PathBuf::from);
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name| Stdio::from(fs::File::create(directory.path().join(name)).unwrap());
+        let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
+        let mut command = Command::new(&binary);
+        for (key, _) in env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("MEANFIELD_")) {
+            command.env_remove(key);
+        }
+        // The width of help texts.
+        command.env_remove("COLUMNS");
+        command.args(&arguments).envs(environment.iter().copied()).current_dir(directory.path());
+        command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
+        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+        Self { name: arguments.join(" "), child, directory }
+    }
+
+    /// All of standard output so far.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(self.directory.path().join("stdout")).unwrap()
+    }
+
+    /// All of standard error so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("stderr")).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn logs(&self, text: &str) {
+        eventually(&format!("`{}` logs {text:?}", self.name), || self.log().contains(text).then_some(()));
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// SIGKILL: no chance to say goodbye.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, then waits for the end.
+    #[track_caller]
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        // The shell's own `kill`, since the standard library only knows SIGKILL.
+        let kill = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status().unwrap();
+        assert!(kill.success());
+        self.wait()
+    }
+
+    /// Waits for the process to end by itself.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let what = format!("`{}` ends", self.name);
+        eventually(&what, || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- meanfield {}\n{}{}", self.name, self.output(), self.log());
+        }
+    }
+}
+
+/// An agent as the coordinator sees it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) epoch: u64,
+    pub(crate) paused: bool,
+    pub(crate) sequence: Option<u64>,
+    pub(crate) local: Option<BTreeMap<String, f64>>,
+    pub(crate) action: Option<BTreeMap<String, i64>>,
+}
+
+/// A client that waits for its answers.
+pub(crate) struct Http {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Http {
+    pub(crate) fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { runtime, client }
+    }
+
+    pub(crate) fn request(&self, method: Method, url: &str) -> String {
+        let request = self.client.request(method, url).bearer_auth(TOKEN);
+        let answer = async { request.send().await?.error_for_status()?.text().await };
+        self.runtime.block_on(answer).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+}
+
+/// A coordinator process and a client of its API.
+pub(crate) struct Coordinator {
+    pub(crate) process: Process,
+    /// Address and port, for a restart in the same place.
+    pub(crate) address: String,
+    http: Http,
+}
+
+impl Coordinator {
+    /// Starts one on a free port.
+    pub(crate) fn start(data: &Path, flags: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", data, flags)
+    }
+
+    pub(crate) fn start_at(listen: &str, data: &Path, flags: &[&str]) -> Self {
+        let data = data.to_str().unwrap();
+        let arguments = [&["coordinator", "--listen", listen, "--data-dir", data], flags].concat();
+        let process = Process::start_with(&arguments, &[("MEANFIELD_TOKEN", TOKEN)]);
+        let address = address(&process);
+        Self { process, address, http: Http::new() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// An agent of this coordinator that steps twenty times a second.
+    pub(crate) fn agent(&self, flags: &[&str]) -> Process {
+        let url = self.url();
+        let arguments = [&["agent", "--coordinator", &url, "--interval", "50ms"], flags].concat();
+        Process::start_with(&arguments, &[("MEANFIELD_TOKEN", TOKEN)])
+    }
+
+    fn request(&self, method: Method, path: &str) -> String {
+        self.http.request(method, &format!("{}{path}", self.url()))
+    }
+
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> T {
+        serde_json::from_str(&self.request(Method::GET, path)).unwrap()
+    }
+
+    pub(crate) fn post(&self, path: &str) {
+        self.request(Method::POST, path);
+    }
+
+    pub(crate) fn metrics(&self) -> String {
+        self.request(Method::GET, "/metrics")
+    }
+
+    /// All members by name.
+    pub(crate) fn members(&self) -> BTreeMap<String, Member> {
+        let mut page: Value = self.get("/v1/agents");
+        let members: Vec<Member> = serde_json::from_value(page["agents"].take()).unwrap();
+        members.into_iter().map(|member| (member.name.clone(), member)).collect()
+    }
+
+    pub(crate) fn member(&self, name: &str) -> Option<Member> {
+        self.members().remove(name)
+    }
+
+    /// How many agents the mean field of the default pool is made of.
+    pub(crate) fn mean_field_count(&self) -> u64 {
+        self.get::<Value>("/v1/pools/default")["mean_field"]["count"].as_u64().unwrap()
+    }
+
+    /// Waits until exactly these agents are members, have each reported up to `sequence` or further, and count in
+    /// the mean field.
+    #[track_caller]
+    pub(crate) fn await_members(&self, names: &[&str], sequence: u64) -> BTreeMap<String, Member> {
+        eventually(&format!("{names:?} are members and have sent heartbeat {sequence}"), || {
+            let members = self.members();
+            let reported = members.values().all(|member| member.sequence >= Some(sequence));
+            let here = members.len() == names.len() && names.iter().all(|name| members.contains_key(*name));
+            (here && reported && self.mean_field_count() == names.len() as u64).then_some(members)
+        })
+    }
+}
+
+/// The address that a coordinator prints.
+#[track_caller]
+pub(crate) fn address(process: &Process) -> String {
+    eventually("a coordinator prints its address", || {
+        let output = process.output();
+        let line = output.strip_suffix('\n')?;
+        Some(line.strip_prefix("http://").unwrap_or_else(|| panic!("{line:?} is not a URL")).to_owned())
+    })
+}

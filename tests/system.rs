@@ -1,0 +1,16 @@
+//! The whole system: real processes of the `meanfield` binary on free ports, and the rules that the repository keeps.
+//!
+//! `restart`, `superseded`, `demo` and `command_line` start the binary and watch it from outside, `architecture` and
+//! `documentation` read the repository. Nothing here sleeps for a guessed time: [`support::eventually`] asks again
+//! until what must happen has happened.
+
+// Helpers fail like the tests that call them.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod architecture;
+mod command_line;
+mod demo;
+mod documentation;
+mod restart;
+mod superseded;
+mod support;
