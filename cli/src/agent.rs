@@ -20,7 +20,7 @@ use crate::{
     signals,
 };
 
-pub fn run(args: AgentArgs) -> anyhow::Result<()> {
+pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     signals::start_log(&args.log)?;
     let place = FUNCTIONS.iter().position(|function| function.name == args.function).ok_or_else(|| {
         let names = FUNCTIONS.map(|function| function.name).join(", ");
@@ -41,14 +41,14 @@ pub fn run(args: AgentArgs) -> anyhow::Result<()> {
     runtime.block_on(async {
         let shutdown = signals::shutdown()?;
         if args.learn {
-            let path = args.model.as_deref().ok_or_else(|| Invalid::new("model", "nothing", "given with --learn"))?;
+            let path = args.model.as_deref().context("--learn needs --model")?;
             let learning = Learning::new(learner(path, args.seed)?, args.seed)?;
             let shape = learning.config().reward;
             let mut agent = Agent::new(target, environment, link, pool, learning, shape);
             daemon::run(&mut agent, every, steps, shutdown).await?;
             write(path, &agent.policy_mut().learner().save()?)
         } else {
-            let mut agent = Agent::new(target, environment, link, pool, policy(&args)?, Shape::BALANCED);
+            let mut agent = Agent::new(target, environment, link, pool, policy(args)?, Shape::BALANCED);
             Ok(daemon::run(&mut agent, every, steps, shutdown).await?)
         }
     })
@@ -63,7 +63,7 @@ fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
             ppo::check(network.config())?;
             Box::new(Ppo::serving(Arc::new(network)))
         }
-        (PolicyName::Ppo, None) => Err(Invalid::new("model", "nothing", "given with --policy ppo"))?,
+        (PolicyName::Ppo, None) => anyhow::bail!("--policy ppo needs --model"),
     })
 }
 

@@ -6,6 +6,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use meanfield_common::identity::{AgentName, PoolName};
 
+/// The target at which HPA misses the fewest objectives in the simulated cluster (docs/demo.md shows the others).
+const HPA_TARGET: f64 = 0.8;
+
 /// Scale every Deployment of a shared cluster, sideways and upwards at once, without them fighting each other.
 #[derive(Debug, Parser)]
 #[command(name = "meanfield", version, propagate_version = true, subcommand_required = true)]
@@ -48,12 +51,15 @@ pub struct DemoArgs {
     /// Agents, one a tenant; nodes grow with them.
     #[arg(long, env = "MEANFIELD_AGENTS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub agents: u64,
-    /// Training episodes of 50 steps, each on several clusters at once [default: 300, or 80 with --quick].
+    /// Training episodes of 50 steps, each on several clusters at once [default: 300, or 150 with --quick].
     #[arg(long, env = "MEANFIELD_EPISODES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub episodes: Option<u64>,
     /// Learner settings.
     #[arg(long, env = "MEANFIELD_PRESET", value_enum, default_value_t = Preset::Default)]
     pub preset: Preset,
+    /// HPA's target in the comparison: CPU use over CPU request.
+    #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = HPA_TARGET, value_name = "SHARE")]
+    pub hpa_target: f64,
     /// Where the report goes.
     #[arg(long, env = "MEANFIELD_REPORT", default_value = "report", value_name = "DIR")]
     pub report: PathBuf,
@@ -127,13 +133,13 @@ pub struct AgentArgs {
     #[arg(long, env = "MEANFIELD_POLICY", value_enum, default_value_t = PolicyName::Reactive)]
     pub policy: PolicyName,
     /// Checkpoint of the network (safetensors), as written by the demo.
-    #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE")]
+    #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE", required_if_eq("policy", "ppo"))]
     pub model: Option<PathBuf>,
     /// Go on learning while serving, and write the checkpoint back at the end.
-    #[arg(long, env = "MEANFIELD_LEARN")]
+    #[arg(long, env = "MEANFIELD_LEARN", requires = "model")]
     pub learn: bool,
     /// HPA's target: CPU use over CPU request.
-    #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = 0.8, value_name = "SHARE")]
+    #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = HPA_TARGET, value_name = "SHARE")]
     pub hpa_target: f64,
     /// Real time of one step; each stands for 15 simulated seconds.
     #[arg(long, env = "MEANFIELD_INTERVAL", default_value = "15s", value_parser = duration, value_name = "TIME")]
@@ -186,7 +192,7 @@ pub struct BenchArgs {
     #[arg(value_enum)]
     pub area: Area,
     /// Write the rows as JSON too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, env = "MEANFIELD_BENCH_JSON", value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 

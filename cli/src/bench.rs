@@ -10,10 +10,12 @@ mod size;
 use std::{fs, process::Command, time::Instant};
 
 use anyhow::Context;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde::Serialize;
 
-use crate::args::{Area, BenchArgs};
+use crate::{
+    args::{Area, BenchArgs},
+    table::table,
+};
 
 /// One line of the result.
 #[derive(Debug, Clone, Serialize)]
@@ -48,7 +50,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if wanted(Area::Demo) {
         rows.push(demo()?);
     }
-    println!("{}", table(&rows));
+    let header = ["name", "ours", "peer", "ratio", "unit"].map(str::to_owned);
+    println!("{}", table(header.to_vec(), figures(&rows)));
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&rows)? + "\n";
         fs::write(path, text).with_context(|| path.display().to_string())?;
@@ -65,24 +68,13 @@ fn demo() -> anyhow::Result<Row> {
     Ok(Row::alone("demo, start to table", started.elapsed().as_secs_f64(), "s"))
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header(["name", "ours", "peer", "ratio", "unit"]);
-    for row in rows {
-        let figure = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-        table.add_row([
-            row.name.to_owned(),
-            figure(Some(row.ours)),
-            figure(row.peer),
-            figure(row.ratio),
-            row.unit.to_owned(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1).take(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+fn figures(rows: &[Row]) -> Vec<Vec<String>> {
+    let figure = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
+    let row = |row: &Row| {
+        let name = row.name.to_owned();
+        vec![name, figure(Some(row.ours)), figure(row.peer), figure(row.ratio), row.unit.to_owned()]
+    };
+    rows.iter().map(row).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -31,8 +31,8 @@ fn parse(arguments: Vec<OsString>) -> Result<Command, Stop> {
     if let Some(path) = file(&arguments) {
         command = with_file(command, &path).map_err(Stop::Bad)?;
     }
-    let matches = command.try_get_matches_from(arguments).map_err(stop)?;
-    Ok(Cli::from_arg_matches(&matches).map_err(stop)?.command)
+    let matches = command.try_get_matches_from(arguments).map_err(|error| stop(&error))?;
+    Ok(Cli::from_arg_matches(&matches).map_err(|error| stop(&error))?.command)
 }
 
 /// Prints a completion script.
@@ -130,14 +130,14 @@ fn plain(value: &Value) -> Result<Vec<String>, &'static str> {
     }
 }
 
-fn stop(error: clap::Error) -> Stop {
+fn stop(error: &clap::Error) -> Stop {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // Nothing can be done about a closed standard output.
             let _ = error.print();
             if error.exit_code() == 0 { Stop::Shown } else { Stop::Bad("a command is needed; see --help".to_owned()) }
         }
-        _ => Stop::Bad(one_line(&error)),
+        _ => Stop::Bad(one_line(error)),
     }
 }
 

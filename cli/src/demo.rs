@@ -33,9 +33,6 @@ use progress::Bar;
 use report::Report;
 use score::Scores;
 
-/// The target at which HPA does best in the demo's cluster, of 0.4 to 1.0 in steps of 0.1 (docs/demo.md).
-const HPA_TARGET: f64 = 0.8;
-
 pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();
     let config = match args.preset {
@@ -43,7 +40,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
         Preset::Paper => Config::paper(),
     };
     let agents = usize::try_from(args.agents)?;
-    let episodes = args.episodes.unwrap_or(if args.quick { 80 } else { 300 });
+    let episodes = args.episodes.unwrap_or(if args.quick { 150 } else { 300 });
     let days = if args.quick { 1 } else { 4 };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let daemon = runtime.block_on(Daemon::start(config.environments))?;
@@ -62,7 +59,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let meanfield = runtime.block_on(contest.run_live(&daemon.live, live, &bar))?;
     bar.finish();
     let hpa = runtime
-        .block_on(contest.run("hpa-vpa", &pool("hpa-vpa")?, |_| Ok((in_process(), HpaVpa::new(HPA_TARGET)?))))?;
+        .block_on(contest.run("hpa-vpa", &pool("hpa-vpa")?, |_| Ok((in_process(), HpaVpa::new(args.hpa_target)?))))?;
     let reactive =
         runtime.block_on(contest.run("reactive", &pool("reactive")?, |_| Ok((in_process(), Reactive::default()))))?;
 

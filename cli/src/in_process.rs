@@ -42,3 +42,88 @@ fn error(error: meanfield_coordinator::Error) -> Error {
         })),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use meanfield_agent::{fleet::Fleet, http::Http, policy::ppo::Ppo};
+    use meanfield_coordinator::{Clock, Options, serve};
+    use meanfield_learner::{ActorCritic, Config};
+    use meanfield_simulator::scenario::{Scenario, Start};
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::*;
+
+    /// Keeps what the coordinator answered.
+    struct Witness<L> {
+        link: L,
+        place: usize,
+        answers: mpsc::UnboundedSender<(usize, Answer)>,
+    }
+
+    impl<L: Link> Link for Witness<L> {
+        async fn register(&mut self, register: &Register) -> Result<Registered, Error> {
+            self.link.register(register).await
+        }
+        async fn heartbeat(&mut self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, Error> {
+            let answer = self.link.heartbeat(agent, heartbeat).await?;
+            self.answers.send((self.place, answer)).unwrap();
+            Ok(answer)
+        }
+        async fn leave(&mut self, agent: AgentId, leave: &Leave) -> Result<(), Error> {
+            self.link.leave(agent, leave).await
+        }
+    }
+
+    /// Twelve exploring agents for thirty rounds, with one leaving half-way: all answers, by place and in order.
+    async fn run<L: Link>(pool: &str, at_once: bool, link: impl Fn() -> L) -> Vec<(usize, Answer)> {
+        let network = Arc::new(ActorCritic::new(Config::default(), 5).unwrap());
+        let (send, mut receive) = mpsc::unbounded_channel();
+        let scenario = Scenario::new(12, 30).unwrap();
+        let shape = Config::default().reward;
+        let mut fleet = Fleet::new(&scenario, 7, Start::Random, pool.parse().unwrap(), shape, |place, _| {
+            let witness = Witness { link: link(), place, answers: send.clone() };
+            Ok((witness, Ppo::exploring(network.clone(), place as u64)))
+        })
+        .unwrap();
+        for round in 0..30 {
+            if round == 15 {
+                fleet.leave(3).await.unwrap();
+            }
+            if at_once {
+                fleet.round().await.unwrap()
+            } else {
+                fleet.round_in_turn().await.unwrap()
+            };
+        }
+        drop((fleet, send));
+        let mut answers = Vec::new();
+        while let Some(answer) = receive.recv().await {
+            answers.push(answer);
+        }
+        // Within a round agents come in any order; each agent's own answers stay in theirs.
+        answers.sort_by_key(|(place, _)| *place);
+        answers
+    }
+
+    #[tokio::test]
+    async fn by_http_and_in_process_the_numbers_are_the_same() {
+        let pools = ["direct", "network"].map(|name| name.parse().unwrap()).to_vec();
+        let coordinator = Coordinator::open(Options { pools, ..Options::default() }, Clock::system()).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let http =
+            Http::new(&format!("http://{}", listener.local_addr().unwrap()), coordinator.token().to_owned()).unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(serve(coordinator.clone(), listener, async { drop(stopped.await) }));
+
+        let direct = run("direct", false, || InProcess(coordinator.clone())).await;
+        let network = run("network", true, || http.clone()).await;
+        assert_eq!(direct.len(), 15 * 12 + 15 * 11);
+        assert_eq!(direct, network);
+        assert!(direct.iter().any(|(_, answer)| answer.auxiliary.others == 10), "the one who left is gone");
+
+        drop((http, stop));
+        serving.await.unwrap().unwrap();
+    }
+}

@@ -11,6 +11,7 @@ mod coordinator;
 mod demo;
 mod in_process;
 mod signals;
+mod table;
 
 use std::process::ExitCode;
 
@@ -42,7 +43,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(args) => demo::run(&args),
         Command::Coordinator(args) => coordinator::run(args),
-        Command::Agent(args) => agent::run(args),
+        Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => {
             config::completions(args.shell);

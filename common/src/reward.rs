@@ -67,7 +67,7 @@ pub enum Shape {
     },
     /// r = 1 - violation x miss - cpu x surplus - memory x (1 - RU_mem) + penalties/10, where
     /// surplus = reserved / (4 x demand), growing only as a logarithm beyond 2, and
-    /// miss = 1/2 [violated] + 1/2 min(1, 2 x (latency/SLO - 1)) lies within [0, 1], and is 1 after a kill for memory.
+    /// miss = 1/2 + 1/2 min(1, 2 x (latency/SLO - 1)) where the SLO is missed, 1 after a kill for memory, else 0.
     Balanced {
         /// The price of missing the SLO.
         violation: f64,
@@ -95,8 +95,7 @@ impl Shape {
             }
             Self::Balanced { violation, cpu, memory } => {
                 let idle_memory = 1.0 - seen.memory_utilisation();
-                1.0 - violation * miss(seen, slo) - cpu * surplus(seen) - memory * idle_memory
-                    + 0.1 * penalties.total()
+                1.0 - violation * miss(seen, slo) - cpu * surplus(seen) - memory * idle_memory + 0.1 * penalties.total()
             }
         }
     }

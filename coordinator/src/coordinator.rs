@@ -58,7 +58,13 @@ impl Coordinator {
     pub fn open(options: Options, clock: Clock) -> Result<Self, Error> {
         options.validate()?;
         let store: Box<dyn Store> = match &options.data_dir {
-            Some(directory) => Box::new(store::Disk::open(directory)?),
+            Some(directory) => {
+                // A token that cannot be used is refused before opening the store, which may rewrite its files.
+                if options.token.is_none() {
+                    token::existing(directory)?;
+                }
+                Box::new(store::Disk::open(directory)?)
+            }
             None => Box::new(store::Memory),
         };
         Self::with_store(options, clock, store)

@@ -9,7 +9,8 @@ use meanfield_common::{
 
 use crate::{store, token};
 
-/// Why the coordinator refused or failed. A refused request has changed nothing.
+/// Why the coordinator refused or failed. A refused request has changed nothing. Each says its reason itself and has no
+/// source, or a chain would say it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A value outside its bound.
@@ -63,12 +64,12 @@ pub enum Error {
     #[error(transparent)]
     Token(#[from] token::Error),
     /// A thread or socket could not be set up or failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {reason}")]
     Io {
         /// What was tried.
         what: &'static str,
         /// Why it failed.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
 }
 

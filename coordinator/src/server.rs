@@ -17,7 +17,7 @@ pub async fn serve(
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let address = listener.local_addr().map_err(|source| Error::Io { what: "reading the socket's address", source })?;
+    let address = listener.local_addr().map_err(|reason| Error::Io { what: "reading the socket's address", reason })?;
     tracing::info!(%address, "serving");
     // Answers are small and awaited: waiting to fill a packet would only delay them.
     let listener = listener.tap_io(|stream| {
@@ -32,7 +32,7 @@ pub async fn serve(
         let _ = stopped.await;
     });
     let mut serving = pin!(serving.into_future());
-    let failed = |source| Error::Io { what: "serving", source };
+    let failed = |reason| Error::Io { what: "serving", reason };
     tokio::select! {
         ended = &mut serving => ended.map_err(failed)?,
         () = shutdown => {

@@ -4,9 +4,13 @@
 //! whether everybody is paused. It is read once, at the start, and never repairs what it finds.
 
 mod disk;
+mod rehearsal;
 mod witness;
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use meanfield_common::identity::{AgentId, AgentName, Category, Epoch, PoolName};
 use serde::{Deserialize, Serialize};
@@ -78,16 +82,16 @@ impl Store for Memory {
     }
 }
 
-/// Why a store cannot be used.
+/// Why a store cannot be used. Each says its reason itself and has no source, or a chain would say it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data directory or a file in it cannot be used.
-    #[error("data directory {path:?}: {source}")]
+    #[error("data directory {path:?}: {reason}")]
     Io {
         /// Which directory or file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Another process has it open.
     #[error("data directory {path:?} is in use by another process")]
@@ -113,4 +117,10 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl Error {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |reason| Self::Io { path: path.to_owned(), reason }
+    }
 }

@@ -13,16 +13,16 @@ use meanfield_common::invalid::Invalid;
 const SHORTEST: usize = 16;
 const FILE: &str = "token";
 
-/// Why a token cannot be read or made.
+/// Why a token cannot be read or made. Each says its reason itself and has no source, or a chain would say it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read or written.
-    #[error("token file {path:?}: {source}")]
+    #[error("token file {path:?}: {reason}")]
     Io {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Others can read it.
     #[error(
@@ -65,7 +65,7 @@ pub(crate) fn check(token: &str) -> Result<(), Invalid> {
 /// If there is none, it is not a token, or others than its owner can read it.
 pub fn read(data_dir: &Path) -> Result<String, Error> {
     let path = data_dir.join(FILE);
-    let failed = |source| Error::Io { path: path.clone(), source };
+    let failed = |reason| Error::Io { path: path.clone(), reason };
     let mode = fs::metadata(&path).map_err(failed)?.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(Error::Exposed { path, mode });
@@ -76,14 +76,22 @@ pub fn read(data_dir: &Path) -> Result<String, Error> {
     Ok(token)
 }
 
+/// The token in the data directory, if there is one, or a data directory at all.
+pub(crate) fn existing(data_dir: &Path) -> Result<Option<String>, Error> {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    match read(data_dir) {
+        Err(Error::Io { reason, .. }) if matches!(reason.kind(), NotFound | NotADirectory) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// The token in the data directory, made now if there is none.
 pub(crate) fn read_or_create(data_dir: &Path) -> Result<String, Error> {
-    let path = data_dir.join(FILE);
-    let failed = |source| Error::Io { path: path.clone(), source };
-    match read(data_dir) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-        other => return other,
+    if let Some(token) = existing(data_dir)? {
+        return Ok(token);
     }
+    let path = data_dir.join(FILE);
+    let failed = |reason| Error::Io { path: path.clone(), reason };
     let token = generate()?;
     // Written aside and linked into place: a crash half-way must not leave a token file that is empty for ever.
     let draft = data_dir.join(format!("{FILE}.new"));
@@ -115,7 +123,8 @@ mod tests {
     #[test]
     fn is_made_once_private_and_read_back() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(read(dir.path()), Err(Error::Io { .. })));
+        let missing = read(dir.path()).unwrap_err();
+        assert!(matches!(missing, Error::Io { .. }) && std::error::Error::source(&missing).is_none(), "{missing}");
         let token = read_or_create(dir.path()).unwrap();
         assert_eq!(token.len(), 64);
         assert_eq!(fs::metadata(dir.path().join(FILE)).unwrap().mode() & 0o777, 0o600);

@@ -57,7 +57,7 @@ impl Writer {
         let thread = thread::Builder::new()
             .name("coordinator-store".to_owned())
             .spawn(move || work.run(jobs))
-            .map_err(|source| Error::Io { what: "starting the store's thread", source })?;
+            .map_err(|reason| Error::Io { what: "starting the store's thread", reason })?;
         Ok(Self { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)), failure })
     }
 

@@ -19,8 +19,10 @@ struct Axes<'a> {
     title: &'a str,
     x: &'a str,
     y: &'a str,
-    high: f64,
+    left: f64,
     low: f64,
+    high: f64,
+    legend: SeriesLabelPosition,
 }
 
 fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
@@ -31,18 +33,18 @@ fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
         let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {:?}: {error}", axes.title);
         root.fill(&WHITE).map_err(|error| fail(&error))?;
         let mut chart = ChartBuilder::on(&root)
-            .caption(axes.title, ("sans-serif", 18))
+            .caption(axes.title, ("sans-serif", 20))
             .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(52)
-            .build_cartesian_2d(0.0..right, axes.low..axes.high)
+            .x_label_area_size(44)
+            .y_label_area_size(58)
+            .build_cartesian_2d(axes.left..right, axes.low..axes.high)
             .map_err(|error| fail(&error))?;
         chart
             .configure_mesh()
             .x_desc(axes.x)
             .y_desc(axes.y)
-            .axis_desc_style(("sans-serif", 14))
-            .label_style(("sans-serif", 12))
+            .axis_desc_style(("sans-serif", 16))
+            .label_style(("sans-serif", 14))
             .light_line_style(WHITE)
             .bold_line_style(RGBColor(228, 231, 235))
             .draw()
@@ -58,9 +60,9 @@ fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
+            .position(axes.legend.clone())
             .background_style(WHITE.mix(0.85))
-            .label_font(("sans-serif", 13))
+            .label_font(("sans-serif", 15))
             .draw()
             .map_err(|error| fail(&error))?;
         root.present().map_err(|error| fail(&error))?;
@@ -80,13 +82,22 @@ fn name(policy: &str) -> &'static str {
 pub fn learning(curve: &[Progress], scores: &[Scores]) -> anyhow::Result<String> {
     let points: Vec<_> = curve.iter().enumerate().map(|(episode, point)| (episode as f64, point.reward)).collect();
     let right = points.len() as f64;
-    let low = points.iter().map(|(_, reward)| *reward).fold(0.0, f64::min);
     let mut all = vec![("exploring agents", GREY, points)];
     for (score, colour) in scores.iter().zip(COLOURS) {
         let reward = score.total().reward;
         all.push((name(score.policy), colour, vec![(0.0, reward), (right, reward)]));
     }
-    lines(&Axes { title: "Learning", x: "training episode", y: "mean reward of a step", low, high: 1.0 }, &all)
+    // Where it starts, far below, would squeeze what is worth seeing; the curve enters from the bottom.
+    let axes = Axes {
+        title: "Learning",
+        x: "training episode",
+        y: "mean reward of a step",
+        left: 0.0,
+        low: -1.0,
+        high: 1.0,
+        legend: SeriesLabelPosition::LowerRight,
+    };
+    lines(&axes, &all)
 }
 
 /// The slowest function over the first held-out day.
@@ -99,8 +110,15 @@ pub fn latency(scores: &[Scores]) -> anyhow::Result<String> {
         .collect();
     let right = scores.first().map_or(1.0, |score| score.day.len() as f64 / 4.0);
     all.push(("SLO", GREY, vec![(0.0, 1.0), (right, 1.0)]));
-    let axes =
-        Axes { title: "p99 over SLO, slowest function", x: "minute of the day", y: "p99 / SLO", low: 0.0, high: 3.0 };
+    let axes = Axes {
+        title: "p99 over SLO, slowest function",
+        x: "minute of the day",
+        y: "p99 / SLO",
+        left: 0.0,
+        low: 0.0,
+        high: 3.0,
+        legend: SeriesLabelPosition::UpperRight,
+    };
     lines(&axes, &all)
 }
 
@@ -119,7 +137,15 @@ pub fn distribution(scores: &[Scores]) -> anyhow::Result<String> {
         .collect();
     let highest =
         all.iter().flat_map(|(_, _, points)| points).filter(|(x, _)| *x >= 0.9).map(|(_, y)| *y).fold(0.5, f64::max);
-    let axes = Axes { title: "Windows slower than", x: "times the SLO", y: "% of windows", low: 0.0, high: highest };
+    let axes = Axes {
+        title: "Windows slower than",
+        x: "times the SLO",
+        y: "% of windows",
+        left: 0.5,
+        low: 0.0,
+        high: highest,
+        legend: SeriesLabelPosition::UpperRight,
+    };
     lines(&axes, &all)
 }
 
@@ -136,5 +162,16 @@ pub fn cores(scores: &[Scores]) -> anyhow::Result<String> {
         all.push(("used (Meanfield)", GREY, used.collect()));
     }
     let high = all.iter().flat_map(|(_, _, points)| points).map(|(_, cores)| *cores).fold(1.0, f64::max) * 1.25;
-    lines(&Axes { title: "CPU reserved", x: "minute of the day", y: "cores", low: 0.0, high }, &all)
+    lines(
+        &Axes {
+            title: "CPU reserved",
+            x: "minute of the day",
+            y: "cores",
+            left: 0.0,
+            low: 0.0,
+            high,
+            legend: SeriesLabelPosition::UpperRight,
+        },
+        &all,
+    )
 }

@@ -2,7 +2,6 @@
 
 use std::{fs, path::Path};
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use meanfield_agent::{fleet::tenant_name, training::Progress};
 use meanfield_simulator::arrivals::DAY_STEPS;
 use serde_json::json;
@@ -12,7 +11,10 @@ use super::{
     plot,
     score::{Figures, Scores},
 };
-use crate::args::{DemoArgs, Preset};
+use crate::{
+    args::{DemoArgs, Preset},
+    table::table,
+};
 
 /// All that a report is made of.
 pub struct Report<'a> {
@@ -26,18 +28,21 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// One row a function, one group of columns a policy.
     pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header(self.header());
-        for row in self.rows() {
-            table.add_row(row);
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        let names = "mf = Meanfield, hpa = HPA+VPA (target 80 %), rq = reactive queue model";
+        // On the terminal a group's name stands over the first of its columns only.
+        let mut last = String::new();
+        let header = self.header().into_iter().map(|name| match name.split_once('\n') {
+            Some((group, policy)) if group == last => format!("\n{policy}"),
+            Some((group, _)) => {
+                group.clone_into(&mut last);
+                name
+            }
+            None => name,
+        });
+        let table = table(header.collect(), self.rows());
+        let target = 100.0 * self.args.hpa_target;
+        let names = format!("mf = Meanfield, hpa = HPA+VPA (target {target:.0} %), rq = reactive queue model");
         format!(
-            "{table}\nSimulated, {} held-out days of {DAY_STEPS} steps of 15 s; {names}.\n\
+            "{table}\n\nSimulated; {} held-out day(s) of {DAY_STEPS} steps of 15 s. {names}.\n\
              p99: median window; viol: windows with p99 above the SLO; cores and GiB: reserved by requests.",
             self.contest.days()
         )
@@ -114,6 +119,7 @@ impl Report<'_> {
             "version": env!("CARGO_PKG_VERSION"),
             "seed": self.args.seed,
             "agents": self.args.agents,
+            "hpa_target": self.args.hpa_target,
             "episodes": self.episodes,
             "preset": preset,
             "held_out_days": self.contest.days(),

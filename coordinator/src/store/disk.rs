@@ -7,10 +7,11 @@
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`] |
 //!
-//! `store/` is the database and `commits` the [`Witness`] next to it.
+//! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
+//! start is tried on a copy first, see [`rehearsal`].
 
 use std::{
-    fs, io,
+    fs::{self, File, OpenOptions, TryLockError},
     path::{Path, PathBuf},
 };
 
@@ -18,7 +19,7 @@ use meanfield_common::identity::AgentId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Contents, Error, Record, Store, Write,
+    Contents, Error, Record, Store, Write, rehearsal,
     witness::{Witness, hash},
 };
 
@@ -28,6 +29,10 @@ const PAUSED: &[u8] = b"paused";
 const AGENT: &str = "agent/";
 const VERSION: u32 = 1;
 
+const DATABASE: &str = "store";
+const COMMITS: &str = "commits";
+const LOCK: &str = "lock";
+
 /// A store in a directory, for one process at a time.
 #[derive(Debug)]
 pub struct Disk {
@@ -35,6 +40,8 @@ pub struct Disk {
     database: sled::Db,
     witness: Witness,
     summary: Summary,
+    /// Dropped last, when the database is closed. A rehearsal has none of its own.
+    _lock: Option<File>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,16 +57,22 @@ impl Disk {
     /// Opens the store in a directory, or makes one if there is none.
     ///
     /// # Errors
-    /// If the directory cannot be used, another process uses it, or what is in it is damaged.
+    /// If the directory cannot be used, another process uses it, or what is in it is damaged. Damage is left as it is.
     pub fn open(directory: &Path) -> Result<Self, Error> {
-        let of_file = |path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::Io { path, source }
-        };
-        fs::create_dir_all(directory).map_err(of_file(directory))?;
-        let (path, witness_path) = (directory.join("store"), directory.join("commits"));
-        let database = open_database(&path)?;
+        fs::create_dir_all(directory).map_err(Error::io(directory))?;
+        let lock = lock(directory)?;
+        rehearsal::run(directory, &[DATABASE, COMMITS], |copy| Self::start(copy, directory)?.load())?;
+        Ok(Self { _lock: Some(lock), ..Self::start(directory, directory)? })
+    }
+
+    /// Opens the store in one directory and names another in errors, which is the one that it is a copy of.
+    fn start(directory: &Path, named: &Path) -> Result<Self, Error> {
+        let (path, commits) = (named.join(DATABASE), named.join(COMMITS));
         let failed = |error| database_error(&path, error);
+        // Every commit flushes for itself, so the periodic flush would only get in its way.
+        let database =
+            sled::Config::new().path(directory.join(DATABASE)).flush_every_ms(None).open().map_err(failed)?;
+        let witness_path = directory.join(COMMITS);
         let fresh = database.is_empty() && !witness_path.exists();
         if fresh {
             let mut batch = sled::Batch::default();
@@ -76,14 +89,13 @@ impl Disk {
         } else {
             Witness::open(&witness_path)
         }
-        .map_err(of_file(&witness_path))?;
-        let last = witness.last().map_err(of_file(&witness_path))?;
-        if last.is_none_or(|last| last > summary.commit) {
-            let known = last.map_or("an unreadable number of".to_owned(), |last| last.to_string());
-            let reason = format!("has {} commits but {known} were acknowledged", summary.commit);
-            return Err(corrupt(&path, SUMMARY, reason));
-        }
-        Ok(Self { path, database, witness, summary })
+        .map_err(Error::io(&commits))?;
+        let known = match witness.last().map_err(Error::io(&commits))? {
+            Some(last) if last <= summary.commit => return Ok(Self { path, database, witness, summary, _lock: None }),
+            Some(last) => format!("{last} were acknowledged"),
+            None => format!("{commits:?} does not say how many were acknowledged"),
+        };
+        Err(corrupt(&path, SUMMARY, format!("has {} commits but {known}", summary.commit)))
     }
 
     fn agent(&self, key: &[u8], value: &[u8]) -> Result<(AgentId, Record), Error> {
@@ -146,28 +158,29 @@ impl Store for Disk {
         batch.insert(SUMMARY, encode(&self.path, "summary", &summary)?);
         self.database.apply_batch(batch).map_err(failed)?;
         self.database.flush().map_err(failed)?;
-        self.witness
-            .record(summary.commit)
-            .map_err(|source| Error::Io { path: self.path.with_file_name("commits"), source })?;
+        self.witness.record(summary.commit).map_err(Error::io(&self.path.with_file_name(COMMITS)))?;
         self.summary = summary;
         Ok(())
     }
 }
 
-fn open_database(path: &Path) -> Result<sled::Db, Error> {
-    // sled gives up on some damage by panicking; for us that is one more way of saying that it cannot be opened.
-    // Every commit flushes for itself, so the periodic flush would only get in its way.
-    let opened = std::panic::catch_unwind(|| sled::Config::new().path(path).flush_every_ms(None).open());
-    let panicked = || Error::Database { path: path.to_owned(), reason: "is damaged: opening it panicked".to_owned() };
-    opened.map_err(|_| panicked())?.map_err(|error| database_error(path, error))
+fn lock(directory: &Path) -> Result<File, Error> {
+    let path = directory.join(LOCK);
+    // The file stays when its lock is gone: removing it would let two processes lock two files of the same name.
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(Error::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: directory.to_owned() }),
+        Err(TryLockError::Error(reason)) => Err(Error::Io { path, reason }),
+    }
 }
 
 fn database_error(path: &Path, error: sled::Error) -> Error {
     let path = path.to_owned();
     match error {
-        // sled wraps the refusal of its file lock into an error of kind Other.
+        // sled has a lock of its own, and wraps its refusal into an error of kind Other.
         sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => Error::Locked { path },
-        sled::Error::Io(source) => Error::Io { path, source: io::Error::new(source.kind(), source.to_string()) },
+        sled::Error::Io(reason) => Error::Io { path, reason },
         other => Error::Database { path, reason: other.to_string() },
     }
 }

@@ -1,12 +1,14 @@
 //! A damaged data directory is refused with its path and the record, and left as it is.
 
 use std::{
+    collections::BTreeMap,
+    error::Error as _,
     fs,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
-use meanfield_coordinator::{Error, store};
+use meanfield_coordinator::{Coordinator, Error, store};
 
 use crate::{durability::image, support::*};
 
@@ -26,8 +28,34 @@ fn history() -> tempfile::TempDir {
     dir
 }
 
+/// Everything below a directory: the bytes of files, and `None` for directories.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let bytes = path.is_file().then(|| fs::read(&path).unwrap());
+        found.extend(contents(&path));
+        found.insert(path, bytes);
+    }
+    found
+}
+
+/// Opens a directory that must be the same afterwards, byte for byte, if it is refused.
+fn open(dir: &Path) -> Result<Coordinator, Error> {
+    let before = contents(dir);
+    let opened = on_disk(dir);
+    if let Err(error) = &opened {
+        assert!(error.source().is_none(), "a chain says it twice: {error}");
+        let after = contents(dir);
+        let paths: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+        let changed: Vec<_> = paths.into_iter().filter(|&path| before.get(path) != after.get(path)).collect();
+        assert!(changed.is_empty(), "{error}: {changed:?} were changed");
+    }
+    opened
+}
+
 fn refusal(dir: &Path) -> store::Error {
-    match on_disk(dir) {
+    match open(dir) {
         Err(Error::Store(error)) => std::sync::Arc::into_inner(error).unwrap(),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it was opened"),
@@ -69,23 +97,22 @@ fn damaged_records_are_named_and_kept() {
         };
         database.flush().unwrap();
         drop(database);
-        let before = records(dir.path());
         let error = refusal(dir.path());
         let text = error.to_string();
         assert!(matches!(&error, store::Error::Corrupt { key, .. } if key == blamed), "{key} {value:?}: {text}");
         assert!(text.contains(dir.path().to_str().unwrap()), "{text}");
-        assert_eq!(records(dir.path()), before, "nothing was repaired");
     }
 }
 
 #[test]
 fn lost_files_are_noticed() {
     let history = history();
-    let lose: [fn(&Path); 4] = [
+    let lose: [fn(&Path); 5] = [
         |dir| fs::remove_dir_all(dir.join("store")).unwrap(),
         |dir| fs::remove_file(dir.join("store/db")).unwrap(),
         |dir| fs::remove_file(dir.join("commits")).unwrap(),
         |dir| fs::write(dir.join("commits"), "not thirty-two bytes of commits").unwrap(),
+        |dir| fs::write(dir.join("commits"), "").unwrap(),
     ];
     for lose in lose {
         let dir = image(history.path());
@@ -95,29 +122,20 @@ fn lost_files_are_noticed() {
     }
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
-    }
-    found
-}
-
 /// Whatever happens to a byte or to the end of a file: either everything that was acknowledged is there, or opening
 /// fails. It must never succeed with less.
 #[test]
 fn flipped_bytes_and_cut_files_never_lose_anything_silently() {
     let history = history();
-    let agents = |dir: &Path| on_disk(dir).map(|opened| (opened.agents(), opened.all_paused()));
+    let agents = |dir: &Path| open(dir).map(|opened| (opened.agents(), opened.all_paused()));
     let expected = agents(image(history.path()).path()).unwrap();
     let mut noticed = 0;
-    for file in files(history.path()) {
+    for (file, bytes) in contents(history.path()) {
         let relative = file.strip_prefix(history.path()).unwrap();
+        let Some(bytes) = bytes else { continue };
         if relative == Path::new("token") {
             continue;
         }
-        let bytes = fs::read(&file).unwrap();
         // All of the file is covered where it holds something; long runs of zeros are not.
         let used: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
         for step in 0..40 {
@@ -141,6 +159,50 @@ fn flipped_bytes_and_cut_files_never_lose_anything_silently() {
     assert!(noticed > 0);
 }
 
+/// Damage that opening the database mends or drops on its own, so that a refusal afterwards would be too late.
+#[test]
+fn what_is_refused_keeps_every_byte() {
+    let history = history();
+    for victim in ["store/conf", "store/db", "commits", "token"] {
+        for junk in [&[0xA5; 3000][..], b""] {
+            let dir = image(history.path());
+            fs::write(dir.path().join(victim), junk).unwrap();
+            match open(dir.path()) {
+                Err(error) => assert!(error.to_string().contains(dir.path().to_str().unwrap()), "{victim}: {error}"),
+                // It holds nothing of ours, and the database makes a new one.
+                Ok(_) => assert_eq!((victim, junk.len()), ("store/conf", 0)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_a_crash_has_left_is_removed() {
+    let history = history();
+    let expected = on_disk(image(history.path()).path()).unwrap().agents();
+    let leave = |dir: &Path| {
+        fs::create_dir_all(dir.join("rehearsal/store/blobs")).unwrap();
+        fs::write(dir.join("rehearsal/store/db"), [0xA5; 3000]).unwrap();
+        fs::write(dir.join("rehearsal/commits"), "half").unwrap();
+    };
+    let dir = image(history.path());
+    leave(dir.path());
+    assert_eq!(on_disk(dir.path()).unwrap().agents(), expected);
+    assert!(!dir.path().join("rehearsal").exists());
+
+    let damaged = image(history.path());
+    fs::write(damaged.path().join("store/db"), [0xA5; 3000]).unwrap();
+    let before = contents(damaged.path());
+    leave(damaged.path());
+    assert!(on_disk(damaged.path()).is_err());
+    assert!(contents(damaged.path()) == before);
+
+    let first = tempfile::tempdir().unwrap();
+    leave(first.path());
+    assert!(on_disk(first.path()).unwrap().agents().is_empty());
+    assert!(!first.path().join("rehearsal").exists());
+}
+
 #[test]
 fn directories_that_cannot_be_used_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +220,7 @@ fn a_directory_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let first = on_disk(dir.path()).unwrap();
     let error = refusal(dir.path());
-    assert!(matches!(error, store::Error::Locked { .. }), "{error}");
+    assert!(matches!(&error, store::Error::Locked { path } if path == dir.path()), "{error}");
     drop(first);
     on_disk(dir.path()).unwrap();
 }

@@ -38,8 +38,10 @@ fn script() -> impl Strategy<Value = Script> {
 
 const AGENTS: usize = 6;
 
-/// For each round, what happens before it begins and what each agent does in it.
-fn rounds() -> impl Strategy<Value = Vec<(Vec<(usize, bool)>, Vec<Script>)>> {
+/// What happens before a round begins, and what each agent does in it.
+type Round = (Vec<(usize, bool)>, Vec<Script>);
+
+fn rounds() -> impl Strategy<Value = Vec<Round>> {
     let between = prop::collection::vec((0..AGENTS, any::<bool>()), 0..4);
     let within = prop::collection::vec(script(), AGENTS);
     prop::collection::vec((between, within), 1..8)

@@ -1,5 +1,7 @@
 //! The coordinator's behaviour, in process and over HTTP.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests may fail as tests do
+
 mod allocation;
 mod concurrency;
 mod damage;
