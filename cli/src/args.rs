@@ -51,7 +51,7 @@ pub struct DemoArgs {
     /// Agents, one a tenant; nodes grow with them.
     #[arg(long, env = "MEANFIELD_AGENTS", default_value_t = 12, value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub agents: u64,
-    /// Training episodes of 50 steps, each on several clusters at once [default: 300, or 150 with --quick].
+    /// Training episodes of 50 steps, each on several clusters at once [default: 400, or 150 with --quick].
     #[arg(long, env = "MEANFIELD_EPISODES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub episodes: Option<u64>,
     /// Learner settings.

@@ -40,7 +40,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
         Preset::Paper => Config::paper(),
     };
     let agents = usize::try_from(args.agents)?;
-    let episodes = args.episodes.unwrap_or(if args.quick { 150 } else { 300 });
+    let episodes = args.episodes.unwrap_or(if args.quick { 150 } else { 400 });
     let days = if args.quick { 1 } else { 4 };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let daemon = runtime.block_on(Daemon::start(config.environments))?;

@@ -25,6 +25,12 @@ pub struct Features {
 }
 
 impl Features {
+    /// Bytes of the fullest replica of late.
+    #[must_use]
+    pub fn fullest(&self) -> f64 {
+        self.memory
+    }
+
     /// The features of a step, each about within [-1, 1].
     pub fn next(&mut self, view: &View<'_>) -> [f32; SIZE] {
         let seen = view.seen;

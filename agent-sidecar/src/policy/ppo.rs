@@ -8,6 +8,7 @@ use std::sync::Arc;
 use meanfield_common::{
     invalid::Invalid,
     mean_field::FEATURES,
+    observation::Observation,
     resources::{Bounds, Bytes, MilliCores, Resources, Scale},
 };
 use meanfield_learner::{ActScratch, ActorCritic, Choice, Config, Mode, Segment, Step};
@@ -23,6 +24,8 @@ use super::{
 const CPU_FACTOR: f64 = 1.25;
 /// Factor of one vertical memory step.
 const MEMORY_FACTOR: f64 = 1.2;
+/// How full the fullest replica of late may be after a step down.
+const FULLEST: f64 = 0.9;
 /// Share of the replicas that one horizontal step moves; at least one replica.
 const REPLICA_SHARE: f64 = 0.2;
 
@@ -167,7 +170,8 @@ impl Policy for Ppo {
         let observation = self.observation(view);
         let levers = Levers::of(self.network.config());
         let current = view.seen.scale;
-        let mask = levers.legal(&view.target.bounds, &current);
+        let mut mask = levers.legal(&view.target.bounds, &current);
+        levers.close_hopeless(&mut mask, view.seen, self.features.fullest());
         let mode = self.explorer.as_mut().map_or(Mode::Greedy, Mode::Sample);
         let choice = self.network.act(&observation, Some(&mask), mode, &mut self.scratch)?;
         if self.explorer.is_some() && !view.paused {
@@ -244,6 +248,20 @@ impl Levers {
             Self::Three => (0..3).flat_map(|lever| [can(lever, -1), true, can(lever, 1)]).collect(),
             Self::One => [true].into_iter().chain((0..3).flat_map(|lever| [can(lever, 1), can(lever, -1)])).collect(),
         }
+    }
+
+    /// Closes what cannot end well, so that nobody has to explore it on a running workload.
+    ///
+    /// Less memory gets replicas killed while the fullest one of late would hardly fit; right after a kill only more of
+    /// it helps. And while replicas wait for a node, neither more nor larger ones will find one.
+    fn close_hopeless(self, mask: &mut [bool], seen: &Observation, fullest: f64) {
+        let (Self::Three, [_, _, cpu_up, down, stay, up, _, _, out]) = (self, mask) else { return };
+        let killed = seen.oom_kills > 0;
+        let smaller = seen.scale.limit.memory.0 as f64 / MEMORY_FACTOR;
+        *down &= !killed && fullest < FULLEST * smaller;
+        *stay &= !(killed && *up);
+        *cpu_up &= seen.pending == 0;
+        *out &= seen.pending == 0;
     }
 
     fn apply(self, bounds: &Bounds, current: &Scale, actions: &[u8]) -> Decision {

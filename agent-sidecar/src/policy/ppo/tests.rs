@@ -91,3 +91,29 @@ fn only_configurations_that_fit_the_inputs_and_levers_pass() {
     assert_eq!(field(Config { auxiliary: 0, ..Config::paper() }), "auxiliary");
     assert_eq!(field(Config { heads: vec![3, 3], ..Config::paper() }), "heads");
 }
+
+#[test]
+fn memory_goes_up_after_a_kill_and_never_below_what_was_used() {
+    let mask = |oom_kills, share: f64| {
+        let seen = Observation { oom_kills, ..Observation::default() };
+        let mut mask = vec![true; 9];
+        Levers::Three.close_hopeless(&mut mask, &seen, share * seen.scale.limit.memory.0 as f64);
+        assert!(mask[..3].iter().chain(&mask[6..]).all(|open| *open), "the other levers are free");
+        [mask[3], mask[4], mask[5]]
+    };
+    assert_eq!(mask(0, 0.5), [true, true, true]);
+    assert_eq!(mask(0, 0.8), [false, true, true]);
+    assert_eq!(mask(1, 0.1), [false, false, true]);
+    // At the upper bound there is no more to be had, and something must stay open.
+    let seen = Observation { oom_kills: 1, ..Observation::default() };
+    let mut top = [[true, true, true], [true, true, false], [true, true, true]].concat();
+    Levers::Three.close_hopeless(&mut top, &seen, 0.0);
+    assert_eq!(top[3..6], [false, true, false]);
+}
+
+#[test]
+fn what_finds_no_node_is_not_asked_for_again() {
+    let mut mask = vec![true; 9];
+    Levers::Three.close_hopeless(&mut mask, &Observation { pending: 1, ..Observation::default() }, 0.0);
+    assert_eq!(mask, [[true, true, false], [true, true, true], [true, true, false]].concat());
+}
