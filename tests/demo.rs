@@ -142,4 +142,14 @@ fn the_quick_demo_ends_with_a_whole_report() {
     let report = tempdir().unwrap();
     println!("{}", run("1", &["--quick"], report.path()));
     assert_report(report.path(), 1, 12);
+
+    // And the agents have learnt: an untrained network misses about a third of the windows.
+    let summary: Value = serde_json::from_slice(&fs::read(report.path().join("summary.json")).unwrap()).unwrap();
+    let rewards: Vec<f64> =
+        summary["training"].as_array().unwrap().iter().map(|point| point["reward"].as_f64().unwrap()).collect();
+    let mean = |rewards: &[f64]| rewards.iter().sum::<f64>() / rewards.len() as f64;
+    let (first, last) = (mean(&rewards[..10]), mean(&rewards[rewards.len() - 10..]));
+    assert!(last > first + 1.0, "reward went from {first} to {last}");
+    let missed = summary["policies"][0]["total"]["slo_violation_rate_windows"].as_f64().unwrap();
+    assert!(missed < 0.05, "{missed}");
 }

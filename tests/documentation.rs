@@ -65,6 +65,14 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
         .collect();
     assert!(exist.iter().all(|name| name.starts_with(METRICS)), "{exist:?}");
     assert_eq!(documented_metrics(&read("docs/metrics.md")), exist);
+
+    // Alerts on a metric that nobody serves would never fire.
+    let alerts = read("manifests/prometheus/alerts.yml");
+    let alerted = alerts
+        .match_indices(METRICS)
+        .map(|(at, _)| alerts[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>());
+    let alerted: BTreeSet<_> = alerted.collect();
+    assert!(alerted.len() >= 3 && alerted.is_subset(&exist), "{alerted:?}");
 }
 
 /// The section of a command in docs/configuration.md: its help, without blanks at the ends of lines.
