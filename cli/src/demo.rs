@@ -56,12 +56,12 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     };
     let in_process = || InProcess(daemon.coordinator.clone());
     let bar = Bar::new("live", contest.rounds() as u64);
-    let meanfield = runtime.block_on(contest.run_live(&daemon.live, live, &bar))?;
+    let meanfield = runtime.block_on(contest.run("meanfield", &daemon.live, Some(&bar), live))?;
     bar.finish();
-    let hpa = runtime
-        .block_on(contest.run("hpa-vpa", &pool("hpa-vpa")?, |_| Ok((in_process(), HpaVpa::new(args.hpa_target)?))))?;
-    let reactive =
-        runtime.block_on(contest.run("reactive", &pool("reactive")?, |_| Ok((in_process(), Reactive::default()))))?;
+    let hpa = |_| Ok((in_process(), HpaVpa::new(args.hpa_target)?));
+    let hpa = runtime.block_on(contest.run("hpa-vpa", &pool("hpa-vpa")?, None, hpa))?;
+    let reactive = |_| Ok((in_process(), Reactive::default()));
+    let reactive = runtime.block_on(contest.run("reactive", &pool("reactive")?, None, reactive))?;
 
     let scores: Vec<Scores> = vec![meanfield, hpa, reactive];
     let report = Report { args, episodes, contest: &contest, curve: &curve, scores: &scores };

@@ -43,42 +43,25 @@ impl Contest {
         self.days
     }
 
-    /// Runs agents that call the coordinator directly.
+    /// Runs a policy through all days. `live` agents reach the coordinator over a network, so all of them step at once,
+    /// and a bar shows how they do; others call it directly, one after the other.
     pub async fn run<L: Link, P: Policy>(
         &self,
         name: &'static str,
         pool: &PoolName,
+        live: Option<&Bar>,
         mut equip: impl FnMut(usize) -> anyhow::Result<(L, P)>,
     ) -> anyhow::Result<Scores> {
         let mut scores = Scores::new(name);
         for day in 0..self.days {
             let mut fleet = self.fleet(day, pool, &mut equip)?;
             for step in 0..DAY_STEPS {
-                self.change(day, step, &mut fleet, &mut equip).await?;
-                let steps = fleet.round_in_turn().await?;
-                scores.add(day, &steps);
-            }
-            fleet.disband().await?;
-        }
-        Ok(scores)
-    }
-
-    /// Runs agents that reach the coordinator over a network, all at once.
-    pub async fn run_live<L: Link, P: Policy>(
-        &self,
-        pool: &PoolName,
-        mut equip: impl FnMut(usize) -> anyhow::Result<(L, P)>,
-        bar: &Bar,
-    ) -> anyhow::Result<Scores> {
-        let mut scores = Scores::new("meanfield");
-        for day in 0..self.days {
-            let mut fleet = self.fleet(day, pool, &mut equip)?;
-            for step in 0..DAY_STEPS {
-                if let Some(event) = self.change(day, step, &mut fleet, &mut equip).await? {
-                    bar.say(&event);
+                let event = self.change(day, step, &mut fleet, &mut equip).await?;
+                let steps = if live.is_some() { fleet.round().await? } else { fleet.round_in_turn().await? };
+                if let Some(bar) = live {
+                    event.iter().for_each(|event| bar.say(event));
+                    show(bar, &steps);
                 }
-                let steps = fleet.round().await?;
-                show(bar, &steps);
                 scores.add(day, &steps);
             }
             fleet.disband().await?;
