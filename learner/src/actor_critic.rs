@@ -31,7 +31,6 @@ pub enum Mode<'a> {
 pub struct ActScratch {
     network: Scratch,
     input: Vec<f32>,
-    logits: Vec<f32>,
 }
 
 impl ActorCritic {
@@ -70,14 +69,12 @@ impl ActorCritic {
     ) -> Result<Choice, Error> {
         finite("observation", observation)?;
         expect("observation", self.config.observation, observation.len())?;
-        let logits = self.actor.forward(observation, 1, &mut scratch.network)?;
-        scratch.logits.clear();
-        scratch.logits.extend_from_slice(logits);
+        let logits = self.actor.forward_mut(observation, 1, &mut scratch.network)?;
         let heads = &self.config.heads;
-        policy::normalise(heads, &mut scratch.logits, self.effective(mask))?;
+        policy::normalise(heads, logits, self.effective(mask))?;
         Ok(match mode {
-            Mode::Sample(rng) => policy::sample(heads, &scratch.logits, rng),
-            Mode::Greedy => policy::greedy(heads, &scratch.logits),
+            Mode::Sample(rng) => policy::sample(heads, logits, rng),
+            Mode::Greedy => policy::greedy(heads, logits),
         })
     }
 

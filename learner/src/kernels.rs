@@ -95,14 +95,25 @@ fn dot_four(rows: [&[f32]; 4], vector: &[f32]) -> [f32; 4] {
     // register, as the sums want it, and shuffles in the inner loop. That takes three times as long.
     let lanes = black_box(lanes);
     let mut sums = lanes.map(fold);
-    for (sum, row) in sums.iter_mut().zip([a_rest, b_rest, c_rest, d_rest]) {
-        for (&weight, &value) in row.iter().zip(v_rest) {
-            *sum += weight * value;
-        }
+    if !v_rest.is_empty() {
+        add_rests(&mut sums, [a_rest, b_rest, c_rest, d_rest], v_rest);
     }
     sums
 }
 
+/// What is left of four rows. Out of line, like [`dot`]: inlined, their set-up would run before every call of [`dots`],
+/// even for the usual widths, which leave nothing.
+#[cold]
+#[inline(never)]
+fn add_rests(sums: &mut [f32; 4], rows: [&[f32]; 4], vector: &[f32]) {
+    for (sum, row) in sums.iter_mut().zip(rows) {
+        for (&weight, &value) in row.iter().zip(vector) {
+            *sum += weight * value;
+        }
+    }
+}
+
+#[inline(never)]
 fn dot(row: &[f32], vector: &[f32]) -> f32 {
     let (row, row_rest) = row.as_chunks::<16>();
     let (vector, vector_rest) = vector.as_chunks::<16>();

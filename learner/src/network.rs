@@ -189,6 +189,16 @@ impl Mlp {
     /// # Errors
     /// [`Error::Shape`] when `input` is not `batch` times as long as one input.
     pub fn forward<'s>(&self, input: &[f32], batch: usize, scratch: &'s mut Scratch) -> Result<&'s [f32], Error> {
+        self.forward_mut(input, batch, scratch).map(|output| &*output)
+    }
+
+    /// As [`Mlp::forward`], for a caller who goes on in the buffer of the outputs: no backward pass reads it.
+    pub(crate) fn forward_mut<'s>(
+        &self,
+        input: &[f32],
+        batch: usize,
+        scratch: &'s mut Scratch,
+    ) -> Result<&'s mut [f32], Error> {
         expect("network input", batch * self.inputs(), input.len())?;
         scratch.fit(self, batch);
         let last = self.layers.len() - 1;
@@ -201,7 +211,7 @@ impl Mlp {
                 self.activation.apply(target);
             }
         }
-        Ok(&scratch.activations[last][..batch * self.outputs()])
+        Ok(&mut scratch.activations[last][..batch * self.outputs()])
     }
 
     /// Adds to `gradients` what `output_gradient` implies for the parameters, after a [`Mlp::forward`] of the same

@@ -60,10 +60,13 @@ pub(crate) fn per_head<'a, T>(heads: &'a [usize], all: &'a [T]) -> impl Iterator
 /// Turns logits into log-probabilities in place, head by head.
 ///
 /// # Errors
-/// [`Error::Shape`] for a wrong length, [`Error::MaskedHead`] when a mask leaves a head without any action, and
-/// [`Error::NonFinite`] when a logit is NaN or infinite.
+/// [`Error::Shape`] for a wrong length or more than eight heads, [`Error::MaskedHead`] when a mask leaves a head without
+/// any action, and [`Error::NonFinite`] when a logit is NaN or infinite.
 pub fn normalise(heads: &[usize], logits: &mut [f32], mask: Option<&[bool]>) -> Result<(), Error> {
     expect("logits", heads.iter().sum(), logits.len())?;
+    if heads.len() > MAX_HEADS {
+        return Err(Error::Shape { what: "heads", expected: MAX_HEADS, found: heads.len() });
+    }
     if let Some(mask) = mask {
         expect("mask", logits.len(), mask.len())?;
         for (logit, &legal) in logits.iter_mut().zip(mask) {
@@ -72,28 +75,35 @@ pub fn normalise(heads: &[usize], logits: &mut [f32], mask: Option<&[bool]>) -> 
             }
         }
     }
+    // Every head's sum before any head's logarithm: a logarithm has to wait for its sum, the exponentials of the next head
+    // do not.
+    let mut totals = [(0.0, 0.0); MAX_HEADS];
     let mut start = 0;
-    for (head, &size) in heads.iter().enumerate() {
+    for ((head, &size), slot) in heads.iter().enumerate().zip(&mut totals) {
         let end = start + size;
         if mask.is_some_and(|mask| !mask[start..end].contains(&true)) {
             return Err(Error::MaskedHead { head });
         }
-        log_softmax(&mut logits[start..end])?;
+        *slot = total(&logits[start..end]);
         start = end;
+    }
+    let mut start = 0;
+    for (&size, (largest, total)) in heads.iter().zip(totals) {
+        if !total.is_finite() {
+            return Err(Error::NonFinite { what: "policy output" });
+        }
+        let shift = largest + total.ln();
+        logits[start..start + size].iter_mut().for_each(|logit| *logit -= shift);
+        start += size;
     }
     Ok(())
 }
 
-/// Shifted by the largest logit, so that no exponential overflows and at least one of them is 1.
-fn log_softmax(logits: &mut [f32]) -> Result<(), Error> {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total: f32 = logits.iter().map(|logit| (logit - largest).exp()).sum();
-    if !total.is_finite() {
-        return Err(Error::NonFinite { what: "policy output" });
-    }
-    let shift = largest + total.ln();
-    logits.iter_mut().for_each(|logit| *logit -= shift);
-    Ok(())
+/// The largest logit and the sum of exponentials, shifted by it: so none overflows and at least one of them is 1.
+fn total(logits: &[f32]) -> (f32, f32) {
+    // A comparison that NaN fails, one instruction where `f32::max` takes several. NaN still reaches the sum.
+    let largest = logits.iter().fold(f32::NEG_INFINITY, |most, &logit| if logit > most { logit } else { most });
+    (largest, logits.iter().map(|logit| (logit - largest).exp()).sum())
 }
 
 /// The most likely action of each head; the first of equals.
