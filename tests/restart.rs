@@ -17,13 +17,12 @@ fn agents(coordinator: &Coordinator) -> Vec<Process> {
 }
 
 /// Kills a coordinator and waits until the agents have noticed; they do not stop.
-fn kill(mut coordinator: Coordinator, agents: &mut [Process]) -> String {
+fn kill(coordinator: &mut Coordinator, agents: &mut [Process]) {
     coordinator.process.kill();
     for agent in agents {
         agent.logs("going on alone");
         assert!(agent.is_running());
     }
-    coordinator.address
 }
 
 fn assert_clean(status: ExitStatus) {
@@ -33,12 +32,12 @@ fn assert_clean(status: ExitStatus) {
 #[test]
 fn a_killed_coordinator_goes_on_where_it_was() {
     let data = tempdir().unwrap();
-    let coordinator = Coordinator::start(data.path(), &PATIENT);
+    let mut coordinator = Coordinator::start(data.path(), &PATIENT);
     let mut agents = agents(&coordinator);
     let before = coordinator.await_members(&FUNCTIONS, 5);
-    let address = kill(coordinator, &mut agents);
+    kill(&mut coordinator, &mut agents);
 
-    let coordinator = Coordinator::start_at(&address, data.path(), &PATIENT);
+    let coordinator = coordinator.restart(data.path(), &PATIENT);
     let further = before.values().filter_map(|member| member.sequence).max().unwrap() + 5;
     let after = coordinator.await_members(&FUNCTIONS, further);
     for (name, member) in after {
@@ -54,12 +53,12 @@ fn a_killed_coordinator_goes_on_where_it_was() {
 #[test]
 fn agents_register_again_with_a_coordinator_that_forgot_them() {
     let (data, empty) = (tempdir().unwrap(), tempdir().unwrap());
-    let coordinator = Coordinator::start(data.path(), &PATIENT);
+    let mut coordinator = Coordinator::start(data.path(), &PATIENT);
     let mut agents = agents(&coordinator);
     coordinator.await_members(&FUNCTIONS, 5);
-    let address = kill(coordinator, &mut agents);
+    kill(&mut coordinator, &mut agents);
 
-    let coordinator = Coordinator::start_at(&address, empty.path(), &PATIENT);
+    let coordinator = coordinator.restart(empty.path(), &PATIENT);
     let members = coordinator.await_members(&FUNCTIONS, 5);
     assert!(members.values().all(|member| member.epoch == 1), "{members:?}");
     for agent in &mut agents {
@@ -138,7 +137,7 @@ fn await_changes(coordinator: &Coordinator, name: &str, wanted: bool) {
 #[test]
 fn a_pause_reaches_the_agents_and_outlives_the_coordinator() {
     let data = tempdir().unwrap();
-    let coordinator = Coordinator::start(data.path(), &PATIENT);
+    let mut coordinator = Coordinator::start(data.path(), &PATIENT);
     let (all_paused, [name, ..]) = (|c: &Coordinator| c.get::<Value>("/v1/pools")["paused"] == true, FUNCTIONS);
     let mut agents = agents(&coordinator);
     coordinator.await_members(&FUNCTIONS, 1);
@@ -146,9 +145,9 @@ fn a_pause_reaches_the_agents_and_outlives_the_coordinator() {
 
     coordinator.post("/v1/pause");
     await_changes(&coordinator, name, false);
-    let address = kill(coordinator, &mut agents);
+    kill(&mut coordinator, &mut agents);
 
-    let coordinator = Coordinator::start_at(&address, data.path(), &PATIENT);
+    let coordinator = coordinator.restart(data.path(), &PATIENT);
     coordinator.await_members(&FUNCTIONS, 1);
     assert!(all_paused(&coordinator) && coordinator.members().values().all(|member| member.paused));
     assert!(!changes(&coordinator, name), "nobody took a breath in between");

@@ -4,7 +4,8 @@ use std::{
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{self, Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -15,8 +16,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// For coordinators and agents whose token is not what the test is about.
+/// A token that is well formed but lets nobody in.
 pub(crate) const TOKEN: &str = "the-token-of-the-whole-system-tests";
+
+/// A token that no other coordinator has: while one is down another test's may get its port, and must not take its
+/// agents.
+fn unique_token() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{TOKEN}-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
 
 /// Far longer than anything takes, also on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -140,17 +148,23 @@ pub(crate) struct Member {
 pub(crate) struct Http {
     runtime: Runtime,
     client: Client,
+    token: String,
 }
 
 impl Http {
+    /// For what needs no token.
     pub(crate) fn new() -> Self {
+        Self::with_token(TOKEN.to_owned())
+    }
+
+    fn with_token(token: String) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
-        Self { runtime, client }
+        Self { runtime, client, token }
     }
 
     pub(crate) fn request(&self, method: Method, url: &str) -> String {
-        let request = self.client.request(method, url).bearer_auth(TOKEN);
+        let request = self.client.request(method, url).bearer_auth(&self.token);
         let answer = async { request.send().await?.error_for_status()?.text().await };
         self.runtime.block_on(answer).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
@@ -159,23 +173,27 @@ impl Http {
 /// A coordinator process and a client of its API.
 pub(crate) struct Coordinator {
     pub(crate) process: Process,
-    /// Address and port, for a restart in the same place.
-    pub(crate) address: String,
+    address: String,
     http: Http,
 }
 
 impl Coordinator {
     /// Starts one on a free port.
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Self {
-        Self::start_at("127.0.0.1:0", data, flags)
+        Self::start_at("127.0.0.1:0", unique_token(), data, flags)
     }
 
-    pub(crate) fn start_at(listen: &str, data: &Path, flags: &[&str]) -> Self {
+    /// Starts another where this one was, with the same token.
+    pub(crate) fn restart(self, data: &Path, flags: &[&str]) -> Self {
+        Self::start_at(&self.address, self.http.token, data, flags)
+    }
+
+    fn start_at(listen: &str, token: String, data: &Path, flags: &[&str]) -> Self {
         let data = data.to_str().unwrap();
         let arguments = [&["coordinator", "--listen", listen, "--data-dir", data], flags].concat();
-        let process = Process::start_with(&arguments, &[("MEANFIELD_TOKEN", TOKEN)]);
+        let process = Process::start_with(&arguments, &[("MEANFIELD_TOKEN", &token)]);
         let address = address(&process);
-        Self { process, address, http: Http::new() }
+        Self { process, address, http: Http::with_token(token) }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -186,7 +204,7 @@ impl Coordinator {
     pub(crate) fn agent(&self, flags: &[&str]) -> Process {
         let url = self.url();
         let arguments = [&["agent", "--coordinator", &url, "--interval", "50ms"], flags].concat();
-        Process::start_with(&arguments, &[("MEANFIELD_TOKEN", TOKEN)])
+        Process::start_with(&arguments, &[("MEANFIELD_TOKEN", &self.http.token)])
     }
 
     fn request(&self, method: Method, path: &str) -> String {

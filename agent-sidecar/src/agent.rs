@@ -81,6 +81,10 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         let answer = self.membership.report(round, state, self.memory.action, reported).await?;
         if let Some(answer) = answer {
             self.memory.auxiliary = answer.auxiliary;
+            if answer.directives.paused != self.memory.directives.paused {
+                let word = if answer.directives.paused { "paused" } else { "resumed" };
+                tracing::info!(agent = %self.target.name, "{word} by the coordinator");
+            }
             self.memory.directives = answer.directives;
         }
 

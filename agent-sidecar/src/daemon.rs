@@ -4,7 +4,7 @@ use std::{future::Future, time::Duration};
 
 use meanfield_common::invalid::Invalid;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::{Error, agent::Agent, environment::Environment, link::Link, policy::Policy};
 
@@ -48,6 +48,15 @@ async fn tick<E: Environment, L: Link, P: Policy>(
             _ = ticks.tick() => {}
         }
         let report = agent.step(None).await?;
+        if done == 0
+            && let Some(within) = agent.membership().heartbeat_within().filter(|within| every > *within)
+        {
+            warn!(
+                ?every,
+                ?within,
+                "steps are further apart than the coordinator waits: it will think this agent silent"
+            );
+        }
         done += 1;
         debug!(
             step = done,

@@ -28,7 +28,12 @@ impl Http {
     pub fn new(url: &str, token: String) -> Result<Self, crate::Error> {
         // Without this a mistyped address would look like a coordinator that is away, for ever.
         if !Url::parse(url).is_ok_and(|url| url.scheme() == "http" && url.has_host()) {
-            return Err(Invalid::new("coordinator", url, "a URL such as http://127.0.0.1:7600").into());
+            return Err(Invalid::new(
+                "coordinator",
+                url,
+                "a URL such as http://127.0.0.1:7600 (https is not supported)",
+            )
+            .into());
         }
         // System proxies are for the outside; a coordinator stands next door.
         let client = Client::builder().timeout(PATIENCE).no_proxy().tcp_nodelay(true).build();

@@ -3,6 +3,8 @@
 //! A lost coordinator is nothing to stop for. Each step tries once; while there is no answer, the agent goes on with
 //! what it was told last.
 
+use std::time::Duration;
+
 use meanfield_common::{
     action::Action,
     identity::{Epoch, PoolName, Sequence},
@@ -33,6 +35,12 @@ impl<L: Link> Membership<L> {
     pub fn new(link: L, target: &Target, pool: PoolName) -> Self {
         let register = Register { name: target.name.clone(), pool, category: target.category };
         Self { link, register, registered: None, sequence: 0, reached: true }
+    }
+
+    /// Within how long the coordinator wants to hear of this agent, once registered.
+    #[must_use]
+    pub fn heartbeat_within(&self) -> Option<Duration> {
+        self.registered.map(|registered| Duration::from_millis(registered.heartbeat_within_ms))
     }
 
     /// The current epoch, once registered.
@@ -91,6 +99,8 @@ impl<L: Link> Membership<L> {
             None => {
                 let registered = self.link.register(&self.register).await?;
                 self.sequence = 0;
+                let Registered { epoch, heartbeat_within_ms, .. } = registered;
+                info!(agent = %self.register.name, pool = %self.register.pool, epoch = epoch.0, heartbeat_within_ms, "registered");
                 *self.registered.insert(registered)
             }
         };

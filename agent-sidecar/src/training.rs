@@ -16,6 +16,10 @@ use crate::{
     policy::ppo::{self, Episode, Ppo},
 };
 
+/// Streams of seeds by purpose; episodes take theirs from 0 upwards.
+const NETWORKS: u64 = 1 << 48;
+const AGENTS: u64 = 1 << 49;
+
 /// What an iteration brought, over all agents and clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Progress {
@@ -63,7 +67,7 @@ impl<L: Link> Trainer<L> {
         ppo::check(&config)?;
         let scenario = Scenario::new(tenants, config.horizon + 1)?;
         let count = if config.shared_network { 1 } else { tenants };
-        let learners = (0..count).map(|index| Learner::new(config.clone(), mix(seed, index as u64)));
+        let learners = (0..count).map(|index| Learner::new(config.clone(), mix(seed, NETWORKS + index as u64)));
         let learners = learners.collect::<Result<Vec<_>, _>>()?;
         let network = |place: usize| Arc::new(learners[if count == 1 { 0 } else { place }].network().clone());
         if pools.len() != config.environments {
@@ -72,7 +76,7 @@ impl<L: Link> Trainer<L> {
             );
         }
         let fleets = pools.iter().enumerate().map(|(environment, pool)| {
-            let seed = mix(seed, 1000 + environment as u64);
+            let seed = mix(seed, AGENTS + environment as u64);
             Fleet::new(&scenario, seed, Start::Random, pool.clone(), config.reward, |place, _| {
                 Ok((link(place), Ppo::exploring(network(place), mix(seed, place as u64))))
             })

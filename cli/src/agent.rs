@@ -22,6 +22,9 @@ use crate::{
 
 pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     signals::start_log(&args.log)?;
+    if args.learn && args.policy != PolicyName::Ppo {
+        Err(Invalid::new("policy", format!("{:?}", args.policy), "ppo, the only one that learns"))?;
+    }
     let place = FUNCTIONS.iter().position(|function| function.name == args.function).ok_or_else(|| {
         let names = FUNCTIONS.map(|function| function.name).join(", ");
         Invalid::new("function", &args.function, format!("one of {names}"))
@@ -41,17 +44,24 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     runtime.block_on(async {
         let shutdown = signals::shutdown()?;
         if args.learn {
-            let path = args.model.as_deref().context("--learn needs --model")?;
+            let path = args.model.as_deref().ok_or_else(missing_model)?;
             let learning = Learning::new(learner(path, args.seed)?, args.seed)?;
             let shape = learning.config().reward;
             let mut agent = Agent::new(target, environment, link, pool, learning, shape);
-            daemon::run(&mut agent, every, steps, shutdown).await?;
-            write(path, &agent.policy_mut().learner().save()?)
+            let ended = daemon::run(&mut agent, every, steps, shutdown).await;
+            // What was learnt is kept however the run ended.
+            write(path, &agent.policy_mut().learner().save()?)?;
+            tracing::info!(model = %path.display(), "wrote the checkpoint");
+            Ok(ended?)
         } else {
             let mut agent = Agent::new(target, environment, link, pool, policy(args)?, Shape::BALANCED);
             Ok(daemon::run(&mut agent, every, steps, shutdown).await?)
         }
     })
+}
+
+fn missing_model() -> Invalid {
+    Invalid::new("model", "no file", "a checkpoint, which the ppo policy and --learn need")
 }
 
 fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
@@ -63,7 +73,7 @@ fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
             ppo::check(network.config())?;
             Box::new(Ppo::serving(Arc::new(network)))
         }
-        (PolicyName::Ppo, None) => anyhow::bail!("--policy ppo needs --model"),
+        (PolicyName::Ppo, None) => Err(missing_model())?,
     })
 }
 
@@ -81,7 +91,9 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// Written aside and moved into place, so that a crash leaves the old file or the new one.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let aside = path.with_extension("new");
-    fs::write(&aside, bytes).with_context(|| aside.display().to_string())?;
-    fs::rename(&aside, path).with_context(|| path.display().to_string())
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".new");
+    let aside = Path::new(&aside);
+    fs::write(aside, bytes).with_context(|| aside.display().to_string())?;
+    fs::rename(aside, path).with_context(|| path.display().to_string())
 }

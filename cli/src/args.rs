@@ -2,14 +2,15 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
 use clap_complete::Shell;
 use meanfield_common::identity::{AgentName, PoolName};
 
 /// The target at which HPA misses the fewest objectives in the simulated cluster (docs/demo.md shows the others).
 const HPA_TARGET: f64 = 0.8;
 
-/// Scale every Deployment of a shared cluster, sideways and upwards at once, without them fighting each other.
+/// An autoscaler for shared clusters: agents that learn how many replicas, how much CPU and how much memory each
+/// workload needs while all of them share the same nodes.
 #[derive(Debug, Parser)]
 #[command(name = "meanfield", version, propagate_version = true, subcommand_required = true)]
 pub struct Cli {
@@ -29,7 +30,7 @@ pub enum Command {
     Coordinator(CoordinatorArgs),
     /// Run one agent in real time, on a simulated workload of its own.
     Agent(AgentArgs),
-    /// Measure speed and size against a peer in the same run.
+    /// Measure speed and size, beside a peer in the same run where there is one.
     Bench(BenchArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
@@ -57,14 +58,14 @@ pub struct DemoArgs {
     /// Learner settings.
     #[arg(long, env = "MEANFIELD_PRESET", value_enum, default_value_t = Preset::Default)]
     pub preset: Preset,
-    /// HPA's target in the comparison: CPU use over CPU request.
+    /// HPA's target in the comparison: CPU use over CPU request, from 0.01 to 10.
     #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = HPA_TARGET, value_name = "SHARE")]
     pub hpa_target: f64,
     /// Where the report goes.
     #[arg(long, env = "MEANFIELD_REPORT", default_value = "report", value_name = "DIR")]
     pub report: PathBuf,
-    /// Train shortly and evaluate on one day instead of four.
-    #[arg(long, env = "MEANFIELD_QUICK")]
+    /// Train shortly and evaluate on one day instead of four; not always enough to get ahead of HPA+VPA.
+    #[arg(long, env = "MEANFIELD_QUICK", value_parser = BoolishValueParser::new())]
     pub quick: bool,
 }
 
@@ -126,7 +127,8 @@ pub struct AgentArgs {
     /// Pool to join.
     #[arg(long, env = "MEANFIELD_POOL", default_value = "default", value_name = "NAME")]
     pub pool: PoolName,
-    /// The simulated function to scale.
+    /// The simulated function to scale: base64, primes, markdown2html, sentiment-analysis, image-resize, html-gen,
+    /// uploader, compression, image-inference, page-rank, graph-bft or graph-mst.
     #[arg(long, env = "MEANFIELD_FUNCTION", default_value = "base64", value_name = "FUNCTION")]
     pub function: String,
     /// Who decides.
@@ -135,8 +137,8 @@ pub struct AgentArgs {
     /// Checkpoint of the network (safetensors), as written by the demo.
     #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE", required_if_eq("policy", "ppo"))]
     pub model: Option<PathBuf>,
-    /// Go on learning while serving, and write the checkpoint back at the end.
-    #[arg(long, env = "MEANFIELD_LEARN", requires = "model")]
+    /// Go on learning while serving (ppo only), and write the checkpoint back at the end.
+    #[arg(long, env = "MEANFIELD_LEARN", requires = "model", value_parser = BoolishValueParser::new())]
     pub learn: bool,
     /// HPA's target: CPU use over CPU request.
     #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = HPA_TARGET, value_name = "SHARE")]

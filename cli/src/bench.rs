@@ -51,7 +51,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         rows.push(demo()?);
     }
     let header = ["name", "ours", "peer", "ratio", "unit"].map(str::to_owned);
-    println!("{}", table(header.to_vec(), figures(&rows)));
+    say!("{}", table(header.to_vec(), figures(&rows)));
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&rows)? + "\n";
         fs::write(path, text).with_context(|| path.display().to_string())?;

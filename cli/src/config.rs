@@ -37,7 +37,9 @@ fn parse(arguments: Vec<OsString>) -> Result<Command, Stop> {
 
 /// Prints a completion script.
 pub fn completions(shell: Shell) {
-    clap_complete::generate(shell, &mut Cli::command(), "meanfield", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "meanfield", &mut script);
+    say!("{}", String::from_utf8_lossy(&script).trim_end());
 }
 
 /// The configuration file, which must be known before the arguments can be read.

@@ -11,7 +11,10 @@ mod progress;
 mod report;
 mod score;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use meanfield_agent::{
@@ -42,10 +45,13 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let agents = usize::try_from(args.agents)?;
     let episodes = args.episodes.unwrap_or(if args.quick { 150 } else { 400 });
     let days = if args.quick { 1 } else { 4 };
+    // What can be wrong is found before the work, not after it.
+    HpaVpa::new(args.hpa_target)?;
+    std::fs::create_dir_all(&args.report).with_context(|| format!("cannot write to {}", args.report.display()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let daemon = runtime.block_on(Daemon::start(config.environments))?;
-    println!("Coordinator: {}  (try {}/metrics while this runs)", daemon.url, daemon.url);
-    println!("Everything below is simulated: {agents} tenants on a shared cluster, seed {}.", args.seed);
+    say!("Coordinator: {}  (try {}/metrics while this runs)", daemon.url, daemon.url);
+    say!("Everything below is simulated: {agents} tenants on a shared cluster, seed {}.", args.seed);
 
     let (curve, networks) = train(&config, agents, episodes, args.seed, &daemon)?;
 
@@ -65,12 +71,12 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
 
     let scores: Vec<Scores> = vec![meanfield, hpa, reactive];
     let report = Report { args, episodes, contest: &contest, curve: &curve, scores: &scores };
-    println!("\n{}", report.table());
+    say!("\n{}", report.table());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
     let checkpoint = args.report.join("model.safetensors");
     std::fs::write(&checkpoint, networks[0].save()?).with_context(|| checkpoint.display().to_string())?;
-    println!("Report: {}", args.report.join("index.html").display());
-    println!("Took {:.1} s.", started.elapsed().as_secs_f64());
+    say!("Report: {}", args.report.join("index.html").display());
+    say!("Took {:.1} s.", started.elapsed().as_secs_f64());
     runtime.block_on(daemon.stop())
 }
 
@@ -122,7 +128,10 @@ impl Daemon {
             (1..=clusters).map(|cluster| pool(&format!("training-{cluster}"))).collect::<Result<Vec<_>, _>>()?;
         let mut pools = vec![live.clone(), pool("hpa-vpa")?, pool("reactive")?];
         pools.extend(training.iter().cloned());
-        let options = Options { data_dir: Some(data.path().to_owned()), pools, ..Options::default() };
+        // Simulated time may stand still for longer than any real agent is silent: nobody is gone before the end.
+        let (suspect_after, gone_after) = (Duration::from_hours(1), Duration::from_hours(24));
+        let data_dir = Some(data.path().to_owned());
+        let options = Options { data_dir, pools, suspect_after, gone_after, ..Options::default() };
         let coordinator = Coordinator::open(options, Clock::system())?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no loopback port")?;
         let url = format!("http://{}", listener.local_addr()?);

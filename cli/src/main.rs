@@ -3,6 +3,14 @@
 //! Configuration is layered: defaults, then the configuration file, then the environment, then flags. What is wrong
 //! with it is said in one line, and the exit code is then 64; anything that fails later exits with 1.
 
+/// A line of result on standard output. Whoever stopped reading has read enough: that is no reason to fail.
+macro_rules! say {
+    ($($part:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($part)*);
+    }};
+}
+
 mod agent;
 mod args;
 mod bench;

@@ -8,7 +8,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Fixed(i64);
 
-/// The largest magnitude that [`Fixed`] takes: leaves room for sums of squares over 2^32 agents in an `i128`.
+/// The largest magnitude that [`Fixed`] takes. Sums over 2^32 agents then fit an `i128`; so do sums of squares of the
+/// mean field's fields, which are within [-2, 2] (rewards, which may be large, are never squared).
 pub const LARGEST: f64 = 1_048_576.0;
 
 const SCALE: f64 = (1_u64 << 30) as f64;

@@ -1,8 +1,8 @@
 //! The mean field: what all the other agents do, as a few statistics.
 //!
-//! A pool keeps count, sum and sum of squares of each field over its agents in exact integers ([`crate::fixed`]).
-//! Adding, replacing and removing a contribution is O(1), and any order of joins, updates and leaves ends in
-//! bit-for-bit what a recomputation from scratch gives. The auxiliary state g of one agent is the pool without it.
+//! A pool's statistics are sums of exact integers ([`crate::fixed`]): to add, replace or take away one agent's part costs
+//! the same however many there are, and no history of changes can leave a rounding error behind. The auxiliary state g of
+//! one agent is the pool without it.
 
 use serde::{Deserialize, Serialize};
 
@@ -127,7 +127,6 @@ impl Sums {
 /// Sum, mean and (population) standard deviation of one field over the other agents.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Moments {
     /// Sum.
     pub sum: f64,
@@ -140,7 +139,6 @@ pub struct Moments {
 /// The auxiliary global state g of one agent: the virtual agent that stands for all the others.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct AuxiliaryState {
     /// How many agents the statistics are over.
     pub others: u64,

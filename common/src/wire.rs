@@ -1,6 +1,7 @@
 //! The messages between agents, operators and the coordinator: JSON over HTTP.
 //!
-//! Unknown fields are refused everywhere, and every number is checked while it is read.
+//! Requests with unknown fields are refused, and every number is checked while it is read. Answers may grow: an older
+//! agent passes over what a newer coordinator adds.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,6 @@ pub struct Register {
 /// The coordinator's answer to [`Register`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Registered {
     /// The agent's id: the same at every registration of this name in this pool.
     pub agent: AgentId,
@@ -63,7 +63,6 @@ pub struct Heartbeat {
 /// The coordinator's answer to [`Heartbeat`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Answer {
     /// The sequence number that this answers.
     pub sequence: Sequence,
@@ -78,7 +77,6 @@ pub struct Answer {
 /// What the coordinator tells an agent with every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Directives {
     /// Observe and report, but change nothing.
     pub paused: bool,

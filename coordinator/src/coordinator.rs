@@ -126,7 +126,8 @@ impl Coordinator {
     /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating.
     ///
     /// In real time the answer is the latest. With a round it describes the pool as the earlier rounds left it, for
-    /// everybody in the round alike. Rounds of a pool only grow, also over episodes of a simulation.
+    /// everybody in the round alike. Rounds of a pool only grow, also over episodes of a simulation, until all of its
+    /// members have left.
     ///
     /// # Errors
     /// If the agent is no member, or the message is from another epoch, out of sequence, or of an earlier round.
@@ -236,7 +237,7 @@ impl Coordinator {
     pub async fn sweep(&self) -> Result<Swept, Error> {
         let now = self.0.clock.now();
         // A deadline is passed once it is over: silent for exactly `suspect_after` is already suspect.
-        let before = |age: Duration| (now + 1).saturating_sub(milliseconds(age));
+        let before = |age: Duration| now.saturating_add(1).saturating_sub(milliseconds(age));
         let gone_before = before(self.0.options.gone_after);
         let (suspect, overdue) = self.0.membership.overdue(before(self.0.options.suspect_after), gone_before);
         for agent in &suspect {
@@ -305,6 +306,19 @@ mod tests {
         }
     }
 
+    /// Panics at the first commit.
+    struct Panicking;
+
+    impl Store for Panicking {
+        fn load(&mut self) -> Result<Contents, store::Error> {
+            Ok(Contents::default())
+        }
+
+        fn commit(&mut self, _: &[Write]) -> Result<(), store::Error> {
+            panic!("as this test wants it");
+        }
+    }
+
     fn register(name: &str) -> Register {
         Register { name: name.parse().unwrap(), pool: "default".parse().unwrap(), category: Category::Io }
     }
@@ -322,5 +336,16 @@ mod tests {
         let agents = coordinator.agents();
         assert_eq!(agents.len(), 1);
         assert!(!agents[0].paused);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_panicked_is_not_ready() {
+        let coordinator = Coordinator::with_store(Options::default(), Clock::manual(), Box::new(Panicking)).unwrap();
+        assert!(coordinator.ready());
+        assert!(matches!(coordinator.register(register("a")).await, Err(Error::Closed)));
+        // Refused only once the thread has let go of its queue, which may be a moment after its last reply.
+        assert!(matches!(coordinator.flush().await, Err(Error::Closed)));
+        assert!(!coordinator.ready());
+        assert!(coordinator.agents().is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong, without a word about HTTP: [`crate::http`] maps it to statuses, once.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use meanfield_common::{
     identity::{AgentId, Epoch, PoolName, Sequence},
@@ -16,18 +16,19 @@ pub enum Error {
     /// A value outside its bound.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// No member has this id: it never registered, has left, was removed or is gone.
+    /// No member has this id: it never registered, has left, was removed or is gone. Or its registration is later
+    /// than any that the store knows, which then was restored from a backup: it has to register again.
     #[error("agent {0} is not a member")]
     UnknownAgent(AgentId),
     /// No pool has this name.
-    #[error("there is no pool {name:?}; the pools are {known}")]
+    #[error("there is no pool \"{name}\"; the pools are {known}")]
     UnknownPool {
         /// The name that was asked for.
         name: PoolName,
         /// The names that exist.
         known: String,
     },
-    /// The message is not of the agent's current registration.
+    /// The agent has registered again since.
     #[error("epoch {} is not the current epoch {}", given.0, current.0)]
     StaleEpoch {
         /// The message's epoch.
@@ -71,6 +72,17 @@ pub enum Error {
         /// Why it failed.
         reason: std::io::Error,
     },
+}
+
+impl Error {
+    /// Refuses a member's message that is not of its current epoch.
+    pub(crate) fn check_epoch(agent: AgentId, given: Epoch, current: Epoch) -> Result<(), Self> {
+        match given.cmp(&current) {
+            Ordering::Less => Err(Self::StaleEpoch { given, current }),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(Self::UnknownAgent(agent)),
+        }
+    }
 }
 
 impl From<store::Error> for Error {

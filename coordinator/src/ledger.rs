@@ -71,10 +71,7 @@ impl Ledger {
         match change {
             Change::Register(register) => Ok(self.register(register, dirty)),
             Change::Leave(id, epoch) => {
-                let current = self.member(id)?.epoch;
-                if epoch != current {
-                    return Err(Error::StaleEpoch { given: epoch, current });
-                }
+                Error::check_epoch(id, epoch, self.member(id)?.epoch)?;
                 self.update(id, dirty, |record| record.member = false)?;
                 Ok(Effect::Left(id, epoch))
             }

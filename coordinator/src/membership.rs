@@ -147,17 +147,18 @@ impl Membership {
         let mut entry = self.members.get_mut(&id).ok_or(Error::UnknownAgent(id))?;
         let member = &mut *entry;
         let pool = &self.pools[member.pool];
-        member.check_epoch(beat.epoch)?;
+        Error::check_epoch(id, beat.epoch, member.epoch)?;
         let snapshot = if member.answered(beat)? {
             pool.again(&member.share, beat.round)?
         } else {
             let one = Contribution::new(&beat.state, &beat.action, beat.reward);
             let snapshot = pool.report(&mut member.share, one, beat.round)?;
             member.last = Some(*beat);
-            member.heard = now;
-            member.suspect = false;
             snapshot
         };
+        // Also a retry is a sign of life.
+        member.heard = now;
+        member.suspect = false;
         let paused = member.paused || self.all_paused();
         drop(entry);
         Ok(Answer {
@@ -285,10 +286,6 @@ impl Membership {
 }
 
 impl Member {
-    fn check_epoch(&self, given: Epoch) -> Result<(), Error> {
-        if given == self.epoch { Ok(()) } else { Err(Error::StaleEpoch { given, current: self.epoch }) }
-    }
-
     /// Whether this very heartbeat was taken before.
     fn answered(&self, beat: &Heartbeat) -> Result<bool, Error> {
         let Some(last) = &self.last else { return Ok(false) };

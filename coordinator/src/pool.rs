@@ -34,6 +34,11 @@ struct State {
     /// Contributions in `frozen` whose agents have left since: one that comes back within the round must still be
     /// answered without its own. Emptied at each freeze.
     departed: HashMap<AgentId, Contribution>,
+    members: usize,
+    /// Whether all members have left since the last report of a round. The next may then be of an earlier round, as
+    /// the first of a new run; one of the same round still belongs to it, for it must not matter whether those who
+    /// leave and come back within a round are all away at the same time.
+    vacated: bool,
 }
 
 /// What one member has in its pool's sums.
@@ -74,6 +79,7 @@ impl Pool {
     /// The share of an agent that joins: nothing until it reports.
     pub(crate) fn admit(&self, id: AgentId) -> Share {
         let mut state = self.state.lock();
+        state.members += 1;
         Share { latest: None, frozen: state.departed.remove(&id), since: state.freezes }
     }
 
@@ -104,6 +110,8 @@ impl Pool {
         if let Some(frozen) = share.frozen(state.freezes) {
             state.departed.insert(id, frozen);
         }
+        state.members -= 1;
+        state.vacated |= state.members == 0;
     }
 
     /// The latest sums.
@@ -132,7 +140,9 @@ impl Pool {
 impl State {
     fn check(&self, round: Option<u64>) -> Result<(), Error> {
         match (round, self.round) {
-            (Some(given), Some(current)) if given < current => Err(Error::StaleRound { given, current }),
+            (Some(given), Some(current)) if given < current && !self.vacated => {
+                Err(Error::StaleRound { given, current })
+            }
             _ => Ok(()),
         }
     }
@@ -140,7 +150,11 @@ impl State {
     /// Begins a round when this is its first report.
     fn enter(&mut self, round: Option<u64>) -> Result<(), Error> {
         self.check(round)?;
-        if round > self.round {
+        if round.is_none() {
+            return Ok(());
+        }
+        self.vacated = false;
+        if round != self.round {
             self.round = round;
             self.frozen = self.latest;
             self.freezes += 1;

@@ -70,9 +70,9 @@ impl Writer {
         answer.await.map_err(|_| self.ended())?
     }
 
-    /// Whether changes can still be made.
+    /// Whether changes can still be made: neither closed, nor has the store failed, nor the thread died of a panic.
     pub(crate) fn works(&self) -> bool {
-        self.queue.lock().is_some() && self.failure.lock().is_none()
+        self.queue.lock().as_ref().is_some_and(|queue| !queue.is_closed()) && self.failure.lock().is_none()
     }
 
     fn ended(&self) -> Error {

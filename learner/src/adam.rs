@@ -47,7 +47,7 @@ impl Adam {
     ) -> Result<(), Error> {
         expect("parameters", self.mean.len(), parameters.len())?;
         expect("gradients", self.mean.len(), gradients.len())?;
-        self.steps += 1;
+        self.steps = self.steps.saturating_add(1);
         // Double precision: after few steps 1 - 0.999^t has only a handful of correct bits in single precision.
         let steps = self.steps as f64;
         let mean_correction = 1.0 - f64::from(BETA_MEAN).powf(steps);

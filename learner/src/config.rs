@@ -15,6 +15,10 @@ pub const MAX_HEADS: usize = 8;
 pub const MAX_ACTIONS: usize = 255;
 /// Widest layer or input. A damaged checkpoint header must not be able to ask for terabytes.
 pub const MAX_WIDTH: usize = 4096;
+/// Longest episode.
+pub const MAX_STEPS: usize = 100_000;
+/// Most parallel environments.
+pub const MAX_ENVIRONMENTS: usize = 1000;
 /// Most hidden layers.
 pub const MAX_LAYERS: usize = 8;
 
@@ -199,8 +203,8 @@ impl Config {
                 real("reward.memory", memory as f32, |v| v >= 0.0, "at least 0")?;
             }
         }
-        count("horizon", self.horizon, 1, usize::MAX, "at least 1")?;
-        count("environments", self.environments, 1, usize::MAX, "at least 1")?;
+        count("horizon", self.horizon, 1, MAX_STEPS, "from 1 to 100000")?;
+        count("environments", self.environments, 1, MAX_ENVIRONMENTS, "from 1 to 1000")?;
         count("embedding", self.embedding, 0, self.observation, "at most `observation`")
     }
 }

@@ -292,7 +292,6 @@ impl Cluster {
         } else {
             [TIMEOUT_SECONDS; 2]
         };
-        tenant.backlog = after;
 
         // Latency of each pod; traffic follows capacity, so all pods are equally loaded.
         let utilisation = if capacity > 0.0 { rate / capacity } else { 0.0 };
@@ -308,10 +307,15 @@ impl Cluster {
                 let share = pace.capacity / capacity;
                 in_flight = (rate * share * queue.mean + after * share).min(f64::from(workload.slots));
             }
-            lost += pod.use_memory(&workload, in_flight, &mut used);
+            // This step has passed; a kill at its end starts the clock anew.
             pod.starting = (pod.starting - seconds).max(0.0);
+            lost += pod.use_memory(&workload, in_flight, &mut used);
         }
         let (memory_used, memory_peak, oom_kills) = used;
+        // What a killed pod held had waited, or else would have been served.
+        let waiting = lost.min(after);
+        let (after, served) = (after - waiting, (served - (lost - waiting)).max(0.0));
+        tenant.backlog = after;
         self.paces = paces;
         if self.parts.is_empty() {
             self.parts.push(Part { weight: 1.0, percentiles: [TIMEOUT_SECONDS; 2] });

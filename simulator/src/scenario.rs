@@ -23,7 +23,7 @@ pub const STEP_SECONDS: f64 = 15.0;
 pub const MOST_TENANTS: usize = 10_000;
 
 /// The twelve functions, or any number of tenants running them in turn, on a matching number of nodes: five nodes of
-/// 8 cores and 32 GiB for twelve tenants, whose mean demand is then 45 % of the cores.
+/// 8 cores and 32 GiB for twelve tenants, whose mean demand is then 44 % of the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scenario {
     tenants: usize,

@@ -82,6 +82,30 @@ fn work_is_conserved() {
 }
 
 #[test]
+fn a_kill_costs_the_requests_in_flight_once_and_the_time_to_start_again() {
+    let mut cluster = cluster(1, 8.0);
+    let mut spec = tenant("image-resize", 0.8, 2, 1000);
+    // Too little for what is in flight on average.
+    spec.scale.limit.memory = Bytes::mebi(130);
+    let id = cluster.join(spec).unwrap();
+    cluster.warm_up();
+    let (mut balance, mut kills, mut killed_before) = (0.0, 0, 0);
+    for _ in 0..40 {
+        cluster.advance();
+        let seen = cluster.observe(id).unwrap();
+        balance += seen.requests() - seen.throughput * seen.seconds - seen.dropped;
+        assert!((balance - seen.backlog).abs() < 1e-6, "{balance} {}", seen.backlog);
+        if killed_before == 2 {
+            // Ten seconds of delay and five of start-up fill the step after the kill.
+            assert_eq!((seen.ready, seen.throughput), (0, 0.0));
+        }
+        killed_before = seen.oom_kills;
+        kills += seen.oom_kills;
+    }
+    assert!(kills > 2, "{kills}");
+}
+
+#[test]
 fn neighbours_on_the_same_node_slow_a_tenant_down_and_elsewhere_do_not() {
     let latency = |nodes, neighbour: Option<f64>| {
         let mut cluster = cluster(nodes, 4.0);

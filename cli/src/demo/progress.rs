@@ -54,7 +54,7 @@ impl Bar {
                 bar.set_message(message);
             }
             None if done == 1 || done * 10 / self.total != (done - 1) * 10 / self.total => {
-                println!(
+                say!(
                     "{:>8} {done:>4}/{} {:5.1} s  {message}",
                     self.name,
                     self.total,
@@ -69,7 +69,7 @@ impl Bar {
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(format!("{:>8} {text}", self.name)),
-            None => println!("{:>8} {text}", self.name),
+            None => say!("{:>8} {text}", self.name),
         }
     }
 

@@ -3,7 +3,11 @@
 use std::str::FromStr;
 
 use axum::{
-    extract::{FromRequest, FromRequestParts, Path, Request},
+    body::Bytes,
+    extract::{
+        DefaultBodyLimit, FromRequest, FromRequestParts, Path, Request,
+        rejection::{BytesRejection, FailedToBufferBody},
+    },
     http::{HeaderMap, header, request::Parts},
     response::Response,
 };
@@ -28,7 +32,7 @@ impl<T: DeserializeOwned> FromRequest<Coordinator> for Json<T> {
     }
 }
 
-async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Refusal> {
+async fn read<T: DeserializeOwned>(mut request: Request, limit: usize) -> Result<T, Refusal> {
     let too_large =
         || Refusal::new(Kind::BodyTooLarge, "the body is larger than allowed").bound(format!("at most {limit} bytes"));
     let headers = request.headers();
@@ -42,10 +46,10 @@ async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, 
     if announced.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
-    let bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| {
-        // The only error that the limit itself makes is its own; all others come from the connection.
-        let from_limit = std::error::Error::source(&error).is_some_and(|source| source.to_string().contains("limit"));
-        if from_limit { too_large() } else { Refusal::new(Kind::UnreadableBody, error.to_string()) }
+    DefaultBodyLimit::max(limit).apply(&mut request);
+    let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| match rejection {
+        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => too_large(),
+        other => Refusal::new(Kind::UnreadableBody, other.body_text()),
     })?;
     serde_json::from_slice(&bytes).map_err(|_| explain::<T>(&bytes))
 }
@@ -86,7 +90,7 @@ fn classify(path: &str, error: &serde_json::Error) -> Refusal {
     }
     if let Some(name) = backticked(reason, "unknown field ") {
         let refusal = named(Kind::UnknownField, name);
-        return match reason.split_once(", expected ") {
+        return match reason.rsplit_once(", expected ") {
             Some((_, expected)) => refusal.bound(expected),
             None => refusal,
         };
@@ -97,7 +101,9 @@ fn classify(path: &str, error: &serde_json::Error) -> Refusal {
     let bound = if too_big {
         Some("a finite number")
     } else {
-        reason.split_once(" is not ").or_else(|| reason.split_once(", expected ")).map(|(_, bound)| bound)
+        // The value comes first and may hold any words, so the last ones count: serde's own, or else an `Invalid`'s.
+        let from_serde = ["invalid ", "unknown variant "].iter().any(|phrase| reason.starts_with(phrase));
+        reason.rsplit_once(if from_serde { ", expected " } else { " is not " }).map(|(_, bound)| bound)
     };
     let refusal = Refusal::new(Kind::InvalidValue, text.clone()).blame(path);
     match bound {

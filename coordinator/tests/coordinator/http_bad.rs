@@ -128,7 +128,7 @@ async fn heartbeats_at_the_wrong_time() {
     let post =
         |pointer: &str, value: u64| served.request(Method::POST, &path).json(&changed(&agent, pointer, json!(value)));
     refused(&served, post("/epoch", 1), expect(409, "stale-epoch", "epoch", "equal to 2")).await;
-    refused(&served, post("/epoch", 3), expect(409, "stale-epoch", "epoch", "equal to 2")).await;
+    refused(&served, post("/epoch", 3), expect(404, "unknown-agent", "", "")).await;
     refused(&served, post("/sequence", 4), expect(409, "replayed-sequence", "sequence", "at least 5")).await;
     refused(&served, post("/sequence", 5), expect(409, "conflicting-sequence", "sequence", "above 5")).await;
     refused(&served, post("/round", 6), expect(409, "stale-round", "round", "at least 7")).await;
@@ -138,8 +138,10 @@ async fn heartbeats_at_the_wrong_time() {
     refused(&served, request, expect(404, "unknown-agent", "", "")).await;
     let request = served.request(Method::POST, "/v1/agents/seven/heartbeat").json(&message);
     refused(&served, request, expect(422, "invalid-value", "agent", "a UUID")).await;
-    let leave = served.request(Method::POST, &format!("/v1/agents/{}/leave", agent.agent)).json(&json!({"epoch": 1}));
-    refused(&served, leave, expect(409, "stale-epoch", "epoch", "equal to 2")).await;
+    let path = format!("/v1/agents/{}/leave", agent.agent);
+    let leave = |epoch: u64| served.request(Method::POST, &path).json(&json!({"epoch": epoch}));
+    refused(&served, leave(1), expect(409, "stale-epoch", "epoch", "equal to 2")).await;
+    refused(&served, leave(3), expect(404, "unknown-agent", "", "")).await;
     for (method, path) in [
         (Method::GET, nobody.clone()),
         (Method::DELETE, nobody.clone()),
@@ -166,6 +168,12 @@ async fn registrations_and_lists_with_bad_values() {
     refused(&served, with("name", ""), expect(422, "invalid-value", "name", "of a-z, 0-9")).await;
     refused(&served, with("name", &"x".repeat(129)), expect(422, "invalid-value", "name", "1 to 128")).await;
     refused(&served, with("category", "gpu"), expect(422, "invalid-value", "category", "`cpu`, `memory`")).await;
+    for tricky in ["this is not that", "this, expected that"] {
+        for (field, begin) in [("name", "1 to 128"), ("category", "one of `cpu`")] {
+            let problem = send(with(field, tricky)).await.problem();
+            assert!(problem.bound.as_deref().is_some_and(|bound| bound.starts_with(begin)), "{problem:?}");
+        }
+    }
     refused(&served, with("colour", "red"), expect(422, "unknown-field", "colour", "`name`")).await;
     refused(&served, post(json!({"name": "b"})), expect(422, "missing-field", "pool", "")).await;
     refused(&served, post(json!(3)), expect(422, "invalid-value", ".", "struct Register")).await;

@@ -185,3 +185,40 @@ async fn a_round_that_is_over_is_refused() {
     let now = coordinator.heartbeat(a.agent, &in_round(4, beat(a.epoch, 2, 60))).unwrap();
     assert_eq!((now.auxiliary.others, now.team_reward), (0, Some(20.0)), "round 3 held a's own report only");
 }
+
+#[tokio::test]
+async fn once_all_have_left_a_new_run_may_begin_at_any_round() {
+    let coordinator = in_memory();
+    let (a, b) = (member(&coordinator, "a").await, member(&coordinator, "b").await);
+    coordinator.heartbeat(b.agent, &beat(b.epoch, 1, 20)).unwrap();
+    coordinator.heartbeat(a.agent, &in_round(u64::MAX, beat(a.epoch, 1, 50))).unwrap();
+    coordinator.leave(a.agent, Leave { epoch: a.epoch }).await.unwrap();
+    let refused = coordinator.heartbeat(b.agent, &in_round(0, beat(b.epoch, 2, 50)));
+    assert!(matches!(refused, Err(Error::StaleRound { .. })), "b is still there");
+    coordinator.remove(b.agent).await.unwrap();
+
+    let (a, b) = (member(&coordinator, "a").await, member(&coordinator, "b").await);
+    let first = in_round(0, beat(a.epoch, 1, 50));
+    let answer = coordinator.heartbeat(a.agent, &first).unwrap();
+    assert_eq!((answer.auxiliary.others, answer.team_reward), (0, None), "nothing is left of the earlier run");
+    assert_eq!(coordinator.heartbeat(a.agent, &first).unwrap(), answer);
+    coordinator.heartbeat(b.agent, &in_round(1, beat(b.epoch, 1, 50))).unwrap();
+    let refused = coordinator.heartbeat(a.agent, &in_round(0, beat(a.epoch, 2, 50)));
+    assert!(matches!(refused, Err(Error::StaleRound { given: 0, current: 1 })));
+    assert!(coordinator.audit());
+}
+
+#[tokio::test]
+async fn all_may_leave_and_come_back_within_a_round() {
+    let coordinator = in_memory();
+    let (a, b) = (member(&coordinator, "a").await, member(&coordinator, "b").await);
+    coordinator.heartbeat(b.agent, &in_round(0, beat(b.epoch, 1, 50))).unwrap();
+    let before = coordinator.heartbeat(a.agent, &in_round(1, beat(a.epoch, 1, 50))).unwrap();
+    assert_eq!((before.auxiliary.others, before.team_reward), (1, Some(20.0)));
+    coordinator.leave(b.agent, Leave { epoch: b.epoch }).await.unwrap();
+    coordinator.leave(a.agent, Leave { epoch: a.epoch }).await.unwrap();
+
+    let a = member(&coordinator, "a").await;
+    assert_eq!(coordinator.heartbeat(a.agent, &in_round(1, beat(a.epoch, 1, 50))).unwrap(), before);
+    assert!(coordinator.audit());
+}

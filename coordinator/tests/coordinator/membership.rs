@@ -53,11 +53,15 @@ async fn other_epochs_are_fenced_off() {
     let coordinator = in_memory();
     let old = member(&coordinator, "a").await;
     let new = member(&coordinator, "a").await;
-    for epoch in [old.epoch, new.epoch.next()] {
-        let refused = coordinator.heartbeat(new.agent, &beat(epoch, 1, 50));
-        assert!(matches!(refused, Err(Error::StaleEpoch { given, current }) if given == epoch && current == new.epoch));
-        let refused = coordinator.leave(new.agent, Leave { epoch }).await;
-        assert!(matches!(refused, Err(Error::StaleEpoch { .. })));
+    let both = async |epoch| {
+        let heartbeat = coordinator.heartbeat(new.agent, &beat(epoch, 1, 50)).unwrap_err();
+        [heartbeat, coordinator.leave(new.agent, Leave { epoch }).await.unwrap_err()]
+    };
+    for refused in both(old.epoch).await {
+        assert!(matches!(refused, Error::StaleEpoch { given, current } if given == old.epoch && current == new.epoch));
+    }
+    for refused in both(new.epoch.next()).await {
+        assert!(matches!(refused, Error::UnknownAgent(agent) if agent == new.agent), "it has to register again");
     }
     assert_eq!(coordinator.pools()[0].mean_field.count, 0);
     coordinator.heartbeat(new.agent, &beat(new.epoch, 1, 50)).unwrap();
@@ -116,6 +120,11 @@ async fn silence_makes_suspect_then_gone() {
 
     coordinator.heartbeat(a.agent, &beat(a.epoch, 2, 50)).unwrap();
     assert_eq!(coordinator.agent(a.agent).unwrap().state, State::Active);
+    clock.advance(Duration::from_secs(45));
+    assert_eq!(coordinator.sweep().await.unwrap(), Swept { suspect: 1, gone: 0 });
+    coordinator.heartbeat(a.agent, &beat(a.epoch, 2, 50)).unwrap();
+    let alive = coordinator.agent(a.agent).unwrap();
+    assert_eq!((alive.state, alive.silent_ms), (State::Active, 0), "a retry is a sign of life");
     clock.advance(Duration::from_secs(75));
     assert_eq!(coordinator.sweep().await.unwrap(), Swept { suspect: 1, gone: 1 });
     assert!(matches!(coordinator.agent(b.agent), Err(Error::UnknownAgent(_))));
