@@ -23,7 +23,7 @@ use crate::{
 pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     signals::start_log(&args.log)?;
     if args.learn && args.policy != PolicyName::Ppo {
-        Err(Invalid::new("policy", format!("{:?}", args.policy), "ppo, the only one that learns"))?;
+        Err(Invalid::new("policy", "one without a network", "ppo, the only one that learns"))?;
     }
     let place = FUNCTIONS.iter().position(|function| function.name == args.function).ok_or_else(|| {
         let names = FUNCTIONS.map(|function| function.name).join(", ");

@@ -174,7 +174,10 @@ impl Policy for Ppo {
         levers.close_hopeless(&mut mask, view.seen, self.features.fullest());
         let mode = self.explorer.as_mut().map_or(Mode::Greedy, Mode::Sample);
         let choice = self.network.act(&observation, Some(&mask), mode, &mut self.scratch)?;
-        if self.explorer.is_some() && !view.paused {
+        if view.paused {
+            // What comes of a pause is nobody's doing, and a trajectory must not run across it: begin anew afterwards.
+            self.record = Record::default();
+        } else if self.explorer.is_some() {
             let auxiliary = view.auxiliary.features(self.network.config().auxiliary_form);
             let value = self.network.value(&observation, &auxiliary, &mut self.scratch)?;
             self.record.observations.extend_from_slice(&observation);

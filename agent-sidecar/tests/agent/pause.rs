@@ -54,7 +54,8 @@ fn decisions_that_were_not_carried_out_are_no_experience() {
         coordinator.pauses((5..15).contains(&step));
         now(agent.step(None)).unwrap();
     }
-    // Ten decisions were carried out, and the last of them has no reward yet.
-    assert_eq!(agent.policy_mut().settled(), 9);
-    assert_eq!(agent.policy_mut().take_episode().unwrap().unwrap().segment.len(), 9);
+    // Five decisions were carried out since the pause, and the last of them has no reward yet. Those before it are not
+    // joined to them: what happened in between was nobody's doing.
+    assert_eq!(agent.policy_mut().settled(), 4);
+    assert_eq!(agent.policy_mut().take_episode().unwrap().unwrap().segment.len(), 4);
 }
