@@ -3,6 +3,7 @@
 use std::{fs, path::Path, sync::Arc};
 
 use anyhow::Context;
+use clap::ValueEnum;
 use meanfield_agent::{
     agent::Agent,
     daemon,
@@ -23,7 +24,8 @@ use crate::{
 pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     signals::start_log(&args.log)?;
     if args.learn && args.policy != PolicyName::Ppo {
-        Err(Invalid::new("policy", "one without a network", "ppo, the only one that learns"))?;
+        let name = args.policy.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        Err(Invalid::new("policy", name, "ppo, the only one that learns"))?;
     }
     let place = FUNCTIONS.iter().position(|function| function.name == args.function).ok_or_else(|| {
         let names = FUNCTIONS.map(|function| function.name).join(", ");
