@@ -12,22 +12,29 @@ use serde_json::Value;
 use crate::support::root;
 
 /// Which crates of the workspace a crate may depend on.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("meanfield-common", &[]),
     ("meanfield-learner", &["meanfield-common"]),
-    ("meanfield-simulator", &["meanfield-common"]),
+    ("meanfield-traces", &["meanfield-common"]),
+    ("meanfield-simulator", &["meanfield-common", "meanfield-traces"]),
+    ("meanfield-autoscalers", &["meanfield-common"]),
     ("meanfield-coordinator", &["meanfield-common", "meanfield-learner"]),
-    ("meanfield-agent", &["meanfield-common", "meanfield-learner", "meanfield-simulator"]),
+    (
+        "meanfield-agent",
+        &["meanfield-autoscalers", "meanfield-common", "meanfield-learner", "meanfield-simulator", "meanfield-traces"],
+    ),
     ("meanfield-loadgen", &["meanfield-common"]),
     (
         "meanfield-cli",
         &[
             "meanfield-agent",
+            "meanfield-autoscalers",
             "meanfield-common",
             "meanfield-coordinator",
             "meanfield-learner",
             "meanfield-loadgen",
             "meanfield-simulator",
+            "meanfield-traces",
         ],
     ),
 ];

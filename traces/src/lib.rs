@@ -1,0 +1,1 @@
+//! Arrival traces: imported, described, and made.
