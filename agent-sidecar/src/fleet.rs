@@ -14,7 +14,7 @@ use meanfield_common::{
 use meanfield_simulator::{
     cluster::{Cluster, Outcome, TenantSpec},
     scenario::{Scenario, Start},
-    workload::FUNCTIONS,
+    workload::functions,
 };
 use parking_lot::Mutex;
 
@@ -164,8 +164,8 @@ impl<L: Link, P: Policy> Fleet<L, P> {
 /// The name of the tenant at `place`: its function, numbered from the second one on.
 #[must_use]
 pub fn tenant_name(place: usize) -> String {
-    let name = FUNCTIONS[place % FUNCTIONS.len()].name;
-    let turn = place / FUNCTIONS.len();
+    let name = functions()[place % functions().len()].name.as_str();
+    let turn = place / functions().len();
     if turn == 0 { name.to_owned() } else { format!("{name}-{}", turn + 1) }
 }
 

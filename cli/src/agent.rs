@@ -14,7 +14,7 @@ use meanfield_agent::{
 use meanfield_common::{invalid::Invalid, reward::Shape};
 use meanfield_coordinator::token;
 use meanfield_learner::{ActorCritic, Learner};
-use meanfield_simulator::{arrivals::DAY_STEPS, workload::FUNCTIONS};
+use meanfield_simulator::{arrivals::DAY_STEPS, workload::functions};
 
 use crate::{
     args::{AgentArgs, PolicyName},
@@ -27,8 +27,8 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
         let name = args.policy.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         Err(Invalid::new("policy", name, "ppo, the only one that learns"))?;
     }
-    let place = FUNCTIONS.iter().position(|function| function.name == args.function).ok_or_else(|| {
-        let names = FUNCTIONS.map(|function| function.name).join(", ");
+    let place = functions().iter().position(|function| function.name == args.function).ok_or_else(|| {
+        let names = functions().iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(", ");
         Invalid::new("function", &args.function, format!("one of {names}"))
     })?;
     let name = match &args.name {

@@ -22,6 +22,8 @@ pub struct Observation {
     pub latency_p50: Option<f64>,
     /// 99th percentile of latency in milliseconds; `None` without requests.
     pub latency_p99: Option<f64>,
+    /// Mean requests in flight over all replicas together, waiting ones included.
+    pub concurrency: f64,
     /// Mean CPU use over all replicas together.
     pub cpu_used: MilliCores,
     /// Memory in use over all replicas together, killed ones counting as unused.
@@ -54,6 +56,7 @@ impl Default for Observation {
             backlog: 0.0,
             latency_p50: None,
             latency_p99: None,
+            concurrency: 0.0,
             cpu_used: MilliCores(0),
             memory_used: Bytes(0),
             memory_peak: Bytes(0),

@@ -14,10 +14,14 @@
 //! | [`sharing`] | max-min fair CPU under quotas |
 //! | [`queue`] | waiting times and latency percentiles |
 //! | `tenant` | pods: their life, their size, their memory |
-//! | [`cluster`] | one step of everything |
+//! | [`anomaly`] | disturbances from outside |
+//! | [`cluster`] | the orchestrator: pods, nodes, steps |
+//! | `fluid` | how requests fare in a step, in closed form |
 
+pub mod anomaly;
 pub mod arrivals;
 pub mod cluster;
+mod fluid;
 pub mod placement;
 pub mod queue;
 pub mod scenario;

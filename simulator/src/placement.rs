@@ -9,6 +9,27 @@ pub struct Node {
     pub cores: f64,
     /// Memory.
     pub memory: Bytes,
+    /// Megabytes per second that its disk reads or writes.
+    pub disk: f64,
+    /// Megabytes per second of its network.
+    pub network: f64,
+    /// Megabytes per second of its memory bus.
+    pub bus: f64,
+}
+
+impl Node {
+    /// Megabytes per second of a usual disk.
+    pub const DISK_MB: f64 = 400.0;
+    /// Megabytes per second of a usual network: 10 Gbit/s.
+    pub const NETWORK_MB: f64 = 1250.0;
+    /// Megabytes per second of a usual memory bus.
+    pub const BUS_MB: f64 = 20_000.0;
+
+    /// A node with a usual disk, network and memory bus.
+    #[must_use]
+    pub fn new(cores: f64, memory: Bytes) -> Self {
+        Self { cores, memory, disk: Self::DISK_MB, network: Self::NETWORK_MB, bus: Self::BUS_MB }
+    }
 }
 
 /// A node and what the pods on it have reserved.
@@ -70,7 +91,7 @@ mod tests {
 
     #[test]
     fn spreads_until_full_and_then_leaves_pending() {
-        let node = Node { cores: 2.0, memory: Bytes::mebi(1024) };
+        let node = Node::new(2.0, Bytes::mebi(1024));
         let mut ledgers = [Ledger::new(node), Ledger::new(node)];
         let placed: Vec<_> = (0..5).map(|_| place(&mut ledgers, request(1000, 100))).collect();
         assert_eq!(placed, [Some(0), Some(1), Some(0), Some(1), None]);
@@ -81,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_resize_that_does_not_fit_changes_nothing() {
-        let mut ledger = Ledger::new(Node { cores: 2.0, memory: Bytes::mebi(1024) });
+        let mut ledger = Ledger::new(Node::new(2.0, Bytes::mebi(1024)));
         let small = request(500, 100);
         ledger.take(small);
         ledger.take(small);

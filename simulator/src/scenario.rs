@@ -13,7 +13,7 @@ use crate::{
     arrivals,
     cluster::{Cluster, Spec, TenantId, TenantSpec},
     placement::Node,
-    workload::{FUNCTIONS, Workload},
+    workload::{Workload, functions},
 };
 
 /// Seconds of a step.
@@ -66,14 +66,14 @@ impl Scenario {
     /// The nodes and rules.
     #[must_use]
     pub fn cluster(&self) -> Spec {
-        let node = Node { cores: 8.0, memory: Bytes::mebi(32 * 1024) };
-        let count = (self.tenants * 5).div_ceil(FUNCTIONS.len());
-        Spec { nodes: vec![node; count], seconds: STEP_SECONDS, overcommit: 1.5 }
+        let node = Node::new(8.0, Bytes::mebi(32 * 1024));
+        let count = (self.tenants * 5).div_ceil(functions().len());
+        Spec::new(vec![node; count], STEP_SECONDS, 1.5)
     }
 
     /// The tenant at a place, with arrivals drawn from a seed.
     pub fn tenant(&self, place: usize, seed: u64, start: Start) -> Result<TenantSpec, Invalid> {
-        let workload = FUNCTIONS[place % FUNCTIONS.len()];
+        let workload = functions()[place % functions().len()].clone();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         // One stream a place, so that adding a tenant changes nobody else's arrivals.
         rng.set_stream(place as u64);
@@ -83,7 +83,8 @@ impl Scenario {
             Start::Sized => sized(&workload, 2.0, 1500),
             Start::Random => sized(&workload, 1.0 + 3.0 * rng.random::<f64>(), rng.random_range(500..=2000)),
         });
-        Ok(TenantSpec { workload, slo: workload.slo()?, bounds, scale, arrivals: Arc::from(arrivals) })
+        let slo = workload.slo()?;
+        Ok(TenantSpec { workload, changes: Vec::new(), slo, bounds, scale, arrivals: Arc::from(arrivals) })
     }
 
     /// A running cluster with all its tenants, after one step, so that there is something to observe.

@@ -1,26 +1,35 @@
-//! CPU on one node, max-min fair under quotas.
+//! CPU on one node, max-min fair by weight under quotas.
 //!
 //! Each pod wants some CPU, at most its quota. When the node cannot give everybody what they want, nobody gets more
-//! than a common level, and what the modest do not want is shared among the others: the kernel's fair scheduler with
-//! equal weights, seen over a step.
+//! than a common level times its weight, and what the modest do not want is shared among the others: the kernel's fair
+//! scheduler, seen over a step.
 
-/// The level up to which wants are met: `sum(min(want, level)) = capacity`, or infinity when all wants fit.
+/// What somebody asks for, and how much it counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Want {
+    /// Cores wanted.
+    pub cores: f64,
+    /// How much of a scarce node it may claim, relative to others.
+    pub weight: f64,
+}
+
+/// The level up to which wants are met: `sum(min(cores, level * weight)) = capacity`, or infinity when all wants fit.
 ///
 /// `wants` is used as scratch space and left sorted.
-pub fn fair_level(wants: &mut [f64], capacity: f64) -> f64 {
-    if wants.iter().sum::<f64>() <= capacity {
+pub fn fair_level(wants: &mut [Want], capacity: f64) -> f64 {
+    if wants.iter().map(|want| want.cores).sum::<f64>() <= capacity {
         return f64::INFINITY;
     }
-    wants.sort_unstable_by(f64::total_cmp);
+    wants.sort_unstable_by(|a, b| (a.cores * b.weight).total_cmp(&(b.cores * a.weight)));
     let mut left = capacity.max(0.0);
-    let mut sharers = wants.len() as f64;
-    for &want in wants.iter() {
+    let mut sharers: f64 = wants.iter().map(|want| want.weight).sum();
+    for want in wants.iter() {
         let level = left / sharers;
-        if want > level {
+        if want.cores > level * want.weight {
             return level;
         }
-        left -= want;
-        sharers -= 1.0;
+        left -= want.cores;
+        sharers -= want.weight;
     }
     f64::INFINITY
 }
@@ -30,21 +39,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn equal<const N: usize>(cores: [f64; N]) -> [Want; N] {
+        cores.map(|cores| Want { cores, weight: 2.0 })
+    }
+
     #[test]
     fn the_modest_are_served_first() {
-        assert_eq!(fair_level(&mut [1.0, 2.0], 4.0), f64::INFINITY);
-        assert_eq!(fair_level(&mut [4.0, 1.0, 4.0], 5.0), 2.0);
-        assert_eq!(fair_level(&mut [3.0, 3.0], 0.0), 0.0);
+        assert_eq!(fair_level(&mut equal([1.0, 2.0]), 4.0), f64::INFINITY);
+        assert_eq!(2.0 * fair_level(&mut equal([4.0, 1.0, 4.0]), 5.0), 2.0);
+        assert_eq!(fair_level(&mut equal([3.0, 3.0]), 0.0), 0.0);
         assert_eq!(fair_level(&mut [], 1.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn scarce_cores_are_shared_by_weight() {
+        let mut wants = [Want { cores: 4.0, weight: 1.0 }, Want { cores: 4.0, weight: 3.0 }];
+        assert_eq!(fair_level(&mut wants, 4.0), 1.0);
     }
 
     proptest! {
         /// Max-min fairness by its definition: the capacity is used up, and only those at the level go short.
         #[test]
-        fn uses_everything_and_favours_nobody(wants in prop::collection::vec(0.0..8.0_f64, 1..40), capacity in 0.1..32.0_f64) {
-            let level = fair_level(&mut wants.clone(), capacity);
-            let given: f64 = wants.iter().map(|want| want.min(level)).sum();
-            let total: f64 = wants.iter().sum();
+        fn uses_everything_and_favours_nobody(
+            wants in prop::collection::vec((0.0..8.0_f64, 0.1..4.0_f64), 1..40),
+            capacity in 0.1..32.0_f64,
+        ) {
+            let mut wants: Vec<_> = wants.into_iter().map(|(cores, weight)| Want { cores, weight }).collect();
+            let level = fair_level(&mut wants, capacity);
+            let given: f64 = wants.iter().map(|want| want.cores.min(level * want.weight)).sum();
+            let total: f64 = wants.iter().map(|want| want.cores).sum();
             prop_assert!((given - total.min(capacity)).abs() < 1e-9, "{given} of {total} at {capacity}");
         }
     }

@@ -1,12 +1,14 @@
 //! One tenant's pods: their life, their size, their memory.
 
+use std::sync::Arc;
+
 use meanfield_common::{
     observation::Observation,
-    resources::{MilliCores, Resources, Scale},
+    resources::{Bytes, MilliCores, Resources, Scale},
 };
 
 use crate::{
-    cluster::{Outcome, TenantSpec},
+    cluster::{Measured, Outcome, Spec, TenantSpec},
     placement::{Ledger, place},
     queue::Service,
     workload::Workload,
@@ -19,15 +21,21 @@ const PRESSURE_FROM: f64 = 0.8;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Pod {
+    /// Counts up within a tenant.
+    pub(crate) id: u64,
     pub(crate) node: Option<usize>,
+    /// What it has reserved; in force once `settling` is over, and until then `before` is.
     pub(crate) limit: Resources,
-    /// Seconds until it is ready.
+    pub(crate) before: Resources,
+    pub(crate) settling: f64,
+    /// Seconds until it is ready, and seconds since it has been.
     pub(crate) starting: f64,
-    /// Its own way with memory: a factor around 1, so that not all pods of a tenant are killed in the same step.
-    appetite: f64,
+    pub(crate) age: f64,
+    /// Seconds that are left to finish its requests, once it is being stopped.
+    pub(crate) leaving: Option<f64>,
     /// Memory in use over the limit, at the end of the last step.
-    fullness: f64,
-    /// This step: the share of it that the pod is ready for, cores wanted, and cores it can have.
+    pub(crate) fullness: f64,
+    /// This step, in the fluid model: the share of it that the pod is ready for, cores wanted, and cores it can have.
     pub(crate) ready: f64,
     pub(crate) want: f64,
     pub(crate) cores: f64,
@@ -41,6 +49,9 @@ pub(crate) struct Tenant {
     pub(crate) pods: Vec<Pod>,
     started: u64,
     pub(crate) backlog: f64,
+    /// Requests per second that other tenants make.
+    pub(crate) called: f64,
+    pub(crate) measured: Measured,
     pub(crate) seen: Observation,
     pub(crate) outcome: Outcome,
 }
@@ -52,90 +63,115 @@ impl Pod {
         1.0 + 3.0 * pressure * pressure
     }
 
-    /// Takes memory for the requests in flight; a pod above its limit is killed and starts again. Adds to
-    /// (bytes used, fullest pod, kills), a killed pod counting as unused, and returns the requests lost.
-    pub(crate) fn use_memory(&mut self, workload: &Workload, in_flight: f64, used: &mut (f64, f64, u32)) -> f64 {
-        if self.ready <= 0.0 {
-            self.fullness = 0.0;
-            return 0.0;
-        }
-        let limit = self.limit.memory.0 as f64;
-        let bytes = (workload.memory_idle.0 as f64 + workload.memory_request.0 as f64 * in_flight) * self.appetite;
-        used.1 = used.1.max(bytes.min(limit));
-        if bytes > limit {
-            used.2 += 1;
-            self.starting = workload.startup + RESTART_DELAY;
-            self.fullness = 0.0;
-            return in_flight;
-        }
-        used.0 += bytes;
-        self.fullness = bytes / limit;
-        0.0
+    /// The CPU limit in cores, as it is in force on average over the next `seconds`.
+    pub(crate) fn cpu_limit(&self, seconds: f64) -> f64 {
+        let before = (self.settling / seconds).clamp(0.0, 1.0);
+        self.before.cpu.cores() * before + self.limit.cpu.cores() * (1.0 - before)
+    }
+
+    /// Its own way with memory: a factor around 1, so that not all pods of a tenant are killed in the same step. A fixed
+    /// pattern from 0.95 to 1.05; the golden ratio spreads any number of them evenly.
+    pub(crate) fn appetite(&self) -> f64 {
+        0.95 + 0.1 * (self.id as f64 * 0.618_033_988_75).fract()
+    }
+
+    /// Whether it takes in requests, now or later.
+    pub(crate) fn stays(&self) -> bool {
+        self.leaving.is_none()
+    }
+
+    /// Starts again after a kill.
+    pub(crate) fn restart(&mut self, workload: &Workload) {
+        self.starting = workload.startup + RESTART_DELAY;
+        self.age = 0.0;
+        self.fullness = 0.0;
     }
 }
 
 impl Tenant {
     pub(crate) fn new(spec: TenantSpec) -> Self {
         Self {
-            service: Service::new(spec.workload.variation),
+            service: Service::new(spec.workload.distribution.variation()),
             scale: spec.scale,
             pods: Vec::new(),
             started: 0,
             backlog: 0.0,
+            called: 0.0,
+            measured: Measured::default(),
             seen: Observation { scale: spec.scale, ready: 0, ..Observation::default() },
             outcome: Outcome::default(),
             spec,
         }
     }
 
+    /// Requests per second that arrive in a step.
     pub(crate) fn rate(&self, step: usize) -> f64 {
-        self.spec.arrivals[step % self.spec.arrivals.len()]
+        self.spec.arrivals[step % self.spec.arrivals.len()] + self.called
     }
 
-    /// Cores that arrivals and backlog could keep busy.
-    pub(crate) fn offered_cores(&mut self, step: usize, seconds: f64) -> f64 {
-        for pod in &mut self.pods {
-            pod.ready = if pod.node.is_some() { (1.0 - pod.starting / seconds).clamp(0.0, 1.0) } else { 0.0 };
+    /// Switches to what requests need from this step on.
+    pub(crate) fn change(&mut self, step: usize) {
+        if let Some((_, workload)) = self.spec.changes.iter().find(|(from, _)| *from == step) {
+            self.spec.workload = Arc::clone(workload);
+            self.service = Service::new(workload.distribution.variation());
         }
-        (self.rate(step) + self.backlog / seconds) * self.spec.workload.cpu_seconds()
     }
 
-    /// Removes surplus pods (waiting ones first) and lowers limits where that is asked for.
-    pub(crate) fn shrink(&mut self, ledgers: &mut [Ledger], overcommit: f64) {
-        let surplus = self.pods.len().saturating_sub(self.scale.replicas as usize);
+    /// Removes pods that have finished, stops surplus ones (waiting ones first) and lowers limits where asked for.
+    pub(crate) fn shrink(&mut self, ledgers: &mut [Ledger], spec: &Spec) {
+        self.pods.retain(|pod| {
+            let gone = pod.leaving.is_some_and(|left| left <= 0.0);
+            if gone {
+                release(ledgers, spec.overcommit, pod);
+            }
+            !gone
+        });
+        let staying = self.pods.iter().filter(|pod| pod.stays()).count();
+        let surplus = staying.saturating_sub(self.scale.replicas as usize);
         if surplus > 0 {
             // Pending, then still starting, then the youngest: they stand last already.
-            self.pods.sort_by_key(|pod| (pod.node.is_none(), pod.starting > 0.0));
-            for pod in self.pods.split_off(self.pods.len() - surplus) {
-                release(ledgers, overcommit, &pod);
+            self.pods.sort_by_key(|pod| (!pod.stays(), pod.node.is_none(), pod.starting > 0.0));
+            for pod in &mut self.pods[staying - surplus..staying] {
+                pod.leaving = Some(spec.grace);
             }
+            // What never ran has nothing to finish.
+            self.pods.retain(|pod| {
+                let gone = !pod.stays() && (pod.node.is_none() || pod.starting > 0.0);
+                if gone {
+                    release(ledgers, spec.overcommit, pod);
+                }
+                !gone
+            });
         }
         let wanted = self.scale.limit;
-        for pod in &mut self.pods {
+        for pod in self.pods.iter_mut().filter(|pod| pod.stays()) {
             let in_use = (pod.fullness * pod.limit.memory.0 as f64) as u64;
             let memory = if wanted.memory.0 < in_use { pod.limit.memory } else { wanted.memory.min(pod.limit.memory) };
-            pod.resize(ledgers, overcommit, Resources { cpu: wanted.cpu.min(pod.limit.cpu), memory });
+            pod.resize(ledgers, spec, Resources { cpu: wanted.cpu.min(pod.limit.cpu), memory });
         }
     }
 
     /// Raises limits in place, then starts missing pods, where the nodes have room.
-    pub(crate) fn grow(&mut self, ledgers: &mut [Ledger], overcommit: f64) {
+    pub(crate) fn grow(&mut self, ledgers: &mut [Ledger], spec: &Spec) {
         let wanted = self.scale.limit;
-        for pod in &mut self.pods {
+        for pod in self.pods.iter_mut().filter(|pod| pod.stays()) {
             let cpu = Resources { cpu: wanted.cpu.max(pod.limit.cpu), memory: pod.limit.memory };
-            pod.resize(ledgers, overcommit, cpu);
+            pod.resize(ledgers, spec, cpu);
             let memory = Resources { cpu: pod.limit.cpu, memory: wanted.memory.max(pod.limit.memory) };
-            pod.resize(ledgers, overcommit, memory);
+            pod.resize(ledgers, spec, memory);
         }
-        while self.pods.len() < self.scale.replicas as usize {
-            // A fixed pattern of appetites from 0.95 to 1.05; the golden ratio spreads any number of them evenly.
+        let staying = self.pods.iter().filter(|pod| pod.stays()).count();
+        for _ in staying..self.scale.replicas as usize {
             self.started += 1;
-            let appetite = 0.95 + 0.1 * (self.started as f64 * 0.618_033_988_75).fract();
             self.pods.push(Pod {
+                id: self.started,
                 node: None,
                 limit: wanted,
+                before: wanted,
+                settling: 0.0,
                 starting: self.spec.workload.startup,
-                appetite,
+                age: 0.0,
+                leaving: None,
                 fullness: 0.0,
                 ready: 0.0,
                 want: 0.0,
@@ -144,20 +180,58 @@ impl Tenant {
         }
         for pod in self.pods.iter_mut().filter(|pod| pod.node.is_none()) {
             pod.limit = wanted;
-            pod.node = place(ledgers, request(wanted, overcommit));
+            pod.before = wanted;
+            pod.node = place(ledgers, request(wanted, spec.overcommit));
         }
+    }
+
+    /// Turns what the engine measured into what is seen and what was true.
+    pub(crate) fn report(&mut self, spec: &Spec) {
+        let Measured { requests, served, dropped, backlog, violating, percentiles, .. } = self.measured;
+        let pods = || self.pods.iter().filter(|pod| pod.stays());
+        let milliseconds = |which: usize| percentiles.map(|percentiles: [f64; 2]| percentiles[which] * 1000.0);
+        self.seen = Observation {
+            seconds: spec.seconds,
+            arrival_rate: requests / spec.seconds,
+            throughput: served / spec.seconds,
+            dropped,
+            backlog,
+            latency_p50: milliseconds(0),
+            latency_p99: milliseconds(1),
+            concurrency: self.measured.concurrency,
+            cpu_used: MilliCores((self.measured.cores * 1000.0).round() as u64),
+            memory_used: Bytes(self.measured.memory as u64),
+            memory_peak: Bytes(self.measured.memory_peak as u64),
+            scale: self.scale,
+            request: request(self.scale.limit, spec.overcommit),
+            ready: pods().filter(|pod| pod.ready > 0.0).count() as u32,
+            pending: pods().filter(|pod| pod.node.is_none()).count() as u32,
+            oom_kills: self.measured.oom_kills,
+            node_utilisation: self.measured.node_utilisation,
+        };
+        let placed = self.pods.iter().filter(|pod| pod.node.is_some());
+        let (cores, memory) = placed.fold((0.0, 0.0), |(cores, memory), pod| {
+            let reserved = request(pod.limit, spec.overcommit);
+            (cores + reserved.cpu.cores(), memory + reserved.memory.0 as f64)
+        });
+        let violated = self.spec.slo.violated(&self.seen);
+        self.outcome = Outcome { requests, violating, violated, cores, memory, doubt: self.measured.doubt };
     }
 }
 
 impl Pod {
     /// Changes the limits in place; keeps the old ones when the node has no room (the resize is deferred).
-    fn resize(&mut self, ledgers: &mut [Ledger], overcommit: f64, limit: Resources) {
+    fn resize(&mut self, ledgers: &mut [Ledger], spec: &Spec, limit: Resources) {
         if limit == self.limit {
             return;
         }
         let Some(node) = self.node else { return };
-        if ledgers[node].swap(request(self.limit, overcommit), request(limit, overcommit)) {
+        if ledgers[node].swap(request(self.limit, spec.overcommit), request(limit, spec.overcommit)) {
             self.fullness *= self.limit.memory.0 as f64 / limit.memory.0 as f64;
+            if self.settling <= 0.0 {
+                self.before = self.limit;
+            }
+            self.settling = spec.resize;
             self.limit = limit;
         }
     }

@@ -12,12 +12,12 @@ use meanfield_simulator::{
     cluster::{Cluster, Spec, TenantId, TenantSpec},
     placement::Node,
     scenario::{Scenario, Start},
-    workload::{FUNCTIONS, Workload},
+    workload::{Workload, functions},
 };
 use proptest::prelude::*;
 
-fn workload(name: &str) -> Workload {
-    *FUNCTIONS.iter().find(|workload| workload.name == name).unwrap()
+fn workload(name: &str) -> Arc<Workload> {
+    functions().iter().find(|workload| workload.name == name).unwrap().clone()
 }
 
 /// A tenant with a steady load, in cores, that owns so many pods of so many milli-cores.
@@ -25,18 +25,13 @@ fn tenant(name: &str, load: f64, replicas: u32, cpu: u64) -> TenantSpec {
     let workload = workload(name);
     let bounds = Bounds::new(1..=64, MilliCores(1)..=MilliCores(64_000), Bytes(1)..=Bytes::mebi(1 << 20)).unwrap();
     let limit = Resources { cpu: MilliCores(cpu), memory: Bytes::mebi(2048) };
-    TenantSpec {
-        workload,
-        slo: workload.slo().unwrap(),
-        bounds,
-        scale: Scale { replicas, limit },
-        arrivals: Arc::from([load / workload.cpu_seconds()]),
-    }
+    let (slo, arrivals) = (workload.slo().unwrap(), Arc::from([load / workload.cpu_seconds()]));
+    TenantSpec { workload, changes: Vec::new(), slo, bounds, scale: Scale { replicas, limit }, arrivals }
 }
 
 fn cluster(nodes: usize, cores: f64) -> Cluster {
-    let node = Node { cores, memory: Bytes::mebi(32 * 1024) };
-    Cluster::new(Spec { nodes: vec![node; nodes], seconds: 15.0, overcommit: 1.5 }).unwrap()
+    let node = Node::new(cores, Bytes::mebi(32 * 1024));
+    Cluster::new(Spec::new(vec![node; nodes], 15.0, 1.5)).unwrap()
 }
 
 fn after(cluster: &mut Cluster, steps: usize, id: TenantId) -> Observation {
@@ -52,12 +47,12 @@ fn p99(seen: &Observation) -> f64 {
 
 #[test]
 fn alone_and_half_loaded_the_objective_holds_with_its_margin() {
-    for function in FUNCTIONS {
+    for function in functions() {
         let mut cluster = cluster(1, 8.0);
-        let id = cluster.join(tenant(function.name, 0.5, 1, 1000)).unwrap();
+        let id = cluster.join(tenant(&function.name, 0.5, 1, 1000)).unwrap();
         cluster.warm_up();
         let seen = after(&mut cluster, 4, id);
-        let excess = workload(function.name).slo().unwrap().excess(&seen).unwrap();
+        let excess = workload(&function.name).slo().unwrap().excess(&seen).unwrap();
         // The objective is that very percentile plus 15 %; only the workload's own disk traffic is new here.
         assert!((0.85..=1.0).contains(&excess), "{}: {excess}", function.name);
     }
@@ -152,8 +147,10 @@ fn more_of_either_lever_is_faster() {
 #[test]
 fn pods_take_their_time_to_start() {
     let mut cluster = cluster(2, 8.0);
-    let slow_starter =
-        TenantSpec { workload: Workload { startup: 40.0, ..workload("primes") }, ..tenant("primes", 0.5, 1, 1000) };
+    let slow_starter = TenantSpec {
+        workload: Arc::new(Workload { startup: 40.0, ..(*workload("primes")).clone() }),
+        ..tenant("primes", 0.5, 1, 1000)
+    };
     let id = cluster.join(slow_starter).unwrap();
     // 40 s at 15 s a step: not in the first two, part of the third.
     let ready: Vec<_> = (0..4).map(|_| after(&mut cluster, 1, id).ready).collect();
@@ -244,9 +241,9 @@ fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
 
 #[test]
 fn impossible_clusters_are_refused_before_anything_runs() {
-    let node = Node { cores: 4.0, memory: Bytes::mebi(1024) };
+    let node = Node::new(4.0, Bytes::mebi(1024));
     let field = |spec: Spec| Cluster::new(spec).unwrap_err().field;
-    let good = || Spec { nodes: vec![node], seconds: 15.0, overcommit: 1.5 };
+    let good = || Spec::new(vec![node], 15.0, 1.5);
     assert_eq!(field(Spec { nodes: vec![], ..good() }), "nodes");
     assert_eq!(field(Spec { nodes: vec![Node { cores: f64::NAN, ..node }], ..good() }), "nodes[0].cores");
     assert_eq!(field(Spec { seconds: 0.0, ..good() }), "seconds");
@@ -269,7 +266,7 @@ proptest! {
     ) {
         let mut cluster = cluster(2, 8.0);
         let ids: Vec<_> = loads.iter().enumerate()
-            .map(|(place, load)| cluster.join(tenant(FUNCTIONS[place].name, *load, 2, 1000)).unwrap())
+            .map(|(place, load)| cluster.join(tenant(&functions()[place].name, *load, 2, 1000)).unwrap())
             .collect();
         for (step, (replicas, cpu, memory)) in scales.into_iter().enumerate() {
             let limit = Resources { cpu: MilliCores(cpu), memory: Bytes::mebi(memory) };

@@ -11,7 +11,7 @@ use meanfield_common::{action::Action, reward::Shape, slo::Slo};
 use meanfield_simulator::{
     cluster::Cluster,
     scenario::{Scenario, Start},
-    workload::FUNCTIONS,
+    workload::functions,
 };
 use parking_lot::Mutex;
 
@@ -50,7 +50,7 @@ fn run<P: Policy>(place: usize, policy: P, slo: Option<Slo>, times: impl Fn(usiz
 }
 
 fn settles<P: Policy>(policy: fn() -> P) {
-    for (place, function) in FUNCTIONS.iter().enumerate() {
+    for (place, function) in functions().iter().enumerate() {
         let reports = run(place, policy(), None, |_| 1.0);
         for (step, report) in reports.iter().enumerate().skip(STEPS / 2) {
             assert_eq!(report.action, Action::HOLD, "{} step {step}", function.name);
@@ -72,7 +72,7 @@ fn under_a_steady_load_the_reactive_policy_settles_and_holds_the_objective() {
 
 #[test]
 fn the_reactive_policy_is_back_within_its_objective_soon_after_the_load_doubled() {
-    for (place, function) in FUNCTIONS.iter().enumerate() {
+    for (place, function) in functions().iter().enumerate() {
         let reports = run(place, Reactive::default(), None, |step| if step < 30 { 1.0 } else { 2.0 });
         let missed: Vec<_> = (30..STEPS).filter(|step| reports[*step].violated).collect();
         assert!(missed.iter().all(|step| *step < 36), "{}: {missed:?}", function.name);
@@ -85,7 +85,7 @@ fn the_reactive_policy_finds_what_a_request_costs() {
     // With a throughput objective replicas are what the demand needs at nine tenths of the limit, and the demand is
     // the rate times the true CPU time of a request.
     let slo = Slo::throughput(1.0).unwrap();
-    for (place, function) in FUNCTIONS.iter().enumerate() {
+    for (place, function) in functions().iter().enumerate() {
         for times in [1.0, 2.5, 4.0] {
             let last = run(place, Reactive::default(), Some(slo), |_| times)[STEPS - 1].seen;
             let cores = times * function.demand / (0.9 * last.scale.limit.cpu.cores());

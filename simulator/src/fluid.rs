@@ -1,0 +1,312 @@
+//! The fluid engine: a step in closed form, from rates.
+//!
+//! A tenant is slowed down by its neighbours in five ways, all of which follow from sharing: CPU above the fair level,
+//! bursts that collide on a node's cores, a busy disk or network, a busy memory bus, and nodes too full to place its
+//! pods.
+
+use crate::{
+    anomaly::{Pressure, pressure, surge},
+    cluster::{Doubt, Measured, Sharing, Spec},
+    placement::Node,
+    queue::{Part, Queue, backlog_delay, contention, mixture_percentiles, share_beyond},
+    sharing::{Want, fair_level},
+    tenant::{Pod, Tenant, request},
+    workload::Workload,
+};
+use meanfield_common::slo::Slo;
+
+/// The utilisation of a disk, network or bus beyond which its slow-down is no longer computed; a fuller one limits
+/// throughput instead.
+const FULLEST: f64 = 0.95;
+
+/// How many times more a request moves over the memory bus when the whole last-level cache is taken from it.
+const CACHE_MISSES: f64 = 3.0;
+
+/// Scratch space of a step.
+#[derive(Debug, Clone)]
+pub(crate) struct Fluid {
+    nodes: Vec<Load>,
+    parts: Vec<Part>,
+    paces: Vec<Pace>,
+}
+
+/// What a node is asked for during a step.
+#[derive(Debug, Clone, Default)]
+struct Load {
+    wants: Vec<Want>,
+    /// Cores that are left by disturbances, and how many of them are used.
+    cores: f64,
+    granted: f64,
+    /// Cores per unit of weight beyond which nobody gets more.
+    level: f64,
+    /// Utilisation of the disk, the network and the memory bus.
+    disk: f64,
+    network: f64,
+    bus: f64,
+    pressure: Pressure,
+}
+
+/// How one pod runs during a step.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    cpu: f64,
+    elsewhere: f64,
+    capacity: f64,
+}
+
+impl Fluid {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes: vec![Load::default(); nodes], parts: Vec::new(), paces: Vec::new() }
+    }
+
+    pub(crate) fn step(&mut self, spec: &Spec, tenants: &mut [Option<Tenant>], step: usize) {
+        let (from, to) = (step as f64 * spec.seconds, (step + 1) as f64 * spec.seconds);
+        for (index, (load, node)) in self.nodes.iter_mut().zip(&spec.nodes).enumerate() {
+            load.pressure = pressure(&spec.anomalies, index, from, to);
+            load.cores = node.cores * (1.0 - load.pressure.cpu);
+            load.wants.clear();
+            (load.disk, load.network, load.bus) =
+                (load.pressure.disk, load.pressure.network, load.pressure.memory_bandwidth);
+        }
+        for (index, tenant) in tenants.iter_mut().enumerate() {
+            let Some(tenant) = tenant else { continue };
+            tenant.change(step);
+            tenant.measured.requests = tenant.rate(step) * surge(&spec.anomalies, index, from, to) * spec.seconds;
+        }
+        self.share_cpu(spec, tenants);
+        self.share_bandwidth(spec, tenants);
+        for tenant in tenants.iter_mut().flatten() {
+            self.serve(spec, tenant);
+        }
+    }
+
+    /// Shares each node's CPU among its pods, max-min fair by weight under their quotas.
+    fn share_cpu(&mut self, spec: &Spec, tenants: &mut [Option<Tenant>]) {
+        let seconds = spec.seconds;
+        for tenant in tenants.iter_mut().flatten() {
+            for pod in &mut tenant.pods {
+                let able = pod.node.is_some() && pod.stays();
+                pod.ready = if able { (1.0 - pod.starting / seconds).clamp(0.0, 1.0) } else { 0.0 };
+                pod.cores = match pod.node {
+                    Some(node) if spec.sharing == Sharing::Weights => self.nodes[node].cores,
+                    _ => pod.cpu_limit(seconds),
+                };
+            }
+            let offered = (tenant.measured.requests + tenant.backlog) / seconds * tenant.spec.workload.cpu_seconds();
+            let able: f64 = tenant.pods.iter().map(|pod| pod.cores * pod.ready).sum();
+            for pod in &mut tenant.pods {
+                let Some(node) = pod.node else { continue };
+                let part = pod.cores * pod.ready;
+                pod.want = if able > 0.0 { part.min(offered * part / able) } else { 0.0 };
+                self.nodes[node].wants.push(Want { cores: pod.want, weight: weight(spec, pod) });
+            }
+        }
+        for load in &mut self.nodes {
+            load.granted = load.wants.iter().map(|want| want.cores).sum::<f64>().min(load.cores);
+            load.level = fair_level(&mut load.wants, load.cores);
+        }
+        for pod in tenants.iter_mut().flatten().flat_map(|tenant| &mut tenant.pods) {
+            let Some(node) = pod.node else { continue };
+            let load = &self.nodes[node];
+            let most = if load.level.is_finite() {
+                load.level * weight(spec, pod)
+            } else {
+                pod.want + load.cores - load.granted
+            };
+            pod.cores = pod.cores.min(most);
+        }
+    }
+
+    /// Adds up what each node's disk, network and memory bus are asked for.
+    fn share_bandwidth(&mut self, spec: &Spec, tenants: &[Option<Tenant>]) {
+        for tenant in tenants.iter().flatten() {
+            let workload = &tenant.spec.workload;
+            for pod in &tenant.pods {
+                let Some(index) = pod.node else { continue };
+                let (load, node) = (&mut self.nodes[index], &spec.nodes[index]);
+                let rate = pod.want.min(pod.cores) / workload.cpu_seconds();
+                load.disk += rate * workload.io_mb * pod.squeeze() / node.disk;
+                load.network += rate * workload.network_mb / node.network;
+                load.bus += rate * traffic(workload, load) / node.bus;
+            }
+        }
+    }
+
+    /// One tenant's requests, latency and memory.
+    fn serve(&mut self, spec: &Spec, tenant: &mut Tenant) {
+        let seconds = spec.seconds;
+        let workload = tenant.spec.workload.clone();
+        let rate = tenant.measured.requests / seconds;
+
+        // How each pod runs: seconds on the CPU, seconds elsewhere, and requests per second at most.
+        let mut paces = std::mem::take(&mut self.paces);
+        paces.clear();
+        paces.extend(tenant.pods.iter().map(|pod| self.pace(spec, pod, &workload)));
+        let capacity: f64 = paces.iter().map(|pace| pace.capacity).sum();
+
+        // The backlog moves in a straight line over the step; what would wait too long is given up on.
+        let before = tenant.backlog;
+        let unserved = (before + (rate - capacity) * seconds).max(0.0);
+        let most = if capacity > 0.0 { capacity } else { rate } * workload.timeout;
+        let after = unserved.min(most);
+        let dropped = unserved - after;
+        let served = before + rate * seconds - unserved;
+        let delay = if capacity > 0.0 {
+            let busy = if unserved > 0.0 { 1.0 } else { before / (capacity - rate).max(1e-9) / seconds };
+            backlog_delay(before / capacity, after / capacity, busy)
+        } else {
+            [workload.timeout; 2]
+        };
+
+        // Latency of each pod; traffic follows capacity, so all pods are equally loaded.
+        let utilisation = if capacity > 0.0 { rate / capacity } else { 0.0 };
+        self.parts.clear();
+        let mut memory = Memory::default();
+        let mut concurrency = (before + after) / 2.0;
+        for (pod, pace) in tenant.pods.iter_mut().zip(&paces) {
+            let mut in_flight = 0.0;
+            if pace.capacity > 0.0 {
+                let queue = Queue::stationary(&tenant.service, pace.cpu, pod.cores, pace.elsewhere, utilisation);
+                let percentiles = [0, 1].map(|which| (queue.percentiles[which] + delay[which]).min(workload.timeout));
+                self.parts.push(Part { weight: pace.capacity, percentiles });
+                let share = pace.capacity / capacity;
+                let running = rate * share * queue.mean;
+                concurrency += running;
+                in_flight = (running + after * share).min(f64::from(workload.slots));
+            }
+            // This step has passed; a kill at its end starts the clock anew.
+            pod.pass(seconds);
+            memory.take(pod, &workload, in_flight);
+        }
+        // What a killed pod held had waited, or else would have been served.
+        let waiting = memory.lost.min(after);
+        let (after, served) = (after - waiting, (served - (memory.lost - waiting)).max(0.0));
+        tenant.backlog = after;
+        self.paces = paces;
+        if self.parts.is_empty() {
+            self.parts.push(Part { weight: 1.0, percentiles: [workload.timeout; 2] });
+        }
+
+        let requests = rate * seconds;
+        let objective = match tenant.spec.slo {
+            Slo::Latency { milliseconds, .. } => milliseconds / 1000.0,
+            Slo::Throughput { .. } => f64::INFINITY,
+        };
+        let slow = requests * share_beyond(&self.parts, objective);
+        let throttled = matches!(spec.sharing, Sharing::Throttled { .. }).then_some(Doubt::Sharing);
+        tenant.measured = Measured {
+            requests,
+            served,
+            dropped: dropped + memory.lost,
+            backlog: after,
+            violating: (slow + dropped + memory.lost).min(requests),
+            percentiles: (requests > 0.0 || served > 0.0).then(|| mixture_percentiles(&self.parts)),
+            concurrency,
+            cores: served / seconds * workload.cpu_seconds(),
+            memory: memory.used,
+            memory_peak: memory.peak,
+            oom_kills: memory.kills,
+            node_utilisation: self.node_utilisation(&spec.nodes, &tenant.pods),
+            doubt: throttled.or((unserved > 0.0).then_some(Doubt::Saturated)),
+        };
+    }
+
+    fn pace(&self, spec: &Spec, pod: &Pod, workload: &Workload) -> Pace {
+        let Some(node) = pod.node.filter(|_| pod.ready > 0.0 && pod.cores > 0.0) else {
+            return Pace { cpu: 0.0, elsewhere: 0.0, capacity: 0.0 };
+        };
+        let (load, node) = (&self.nodes[node], &spec.nodes[node]);
+        // The pod's own waiting is in its own queue, so only what the neighbours use collides with it here.
+        let neighbours = (load.granted - pod.want.min(pod.cores)) / load.cores;
+        // Waiting for memory is part of the time on the CPU; a busy bus makes it longer.
+        let stalls = (traffic(workload, load) / slack(load.bus) - workload.traffic_mb) / node.bus;
+        let cpu = (workload.cpu_seconds() * pod.coldness(workload, spec.seconds) + stalls)
+            * (1.0 + contention(load.cores, neighbours))
+            / pod.cores.min(1.0);
+        let elsewhere = workload.io_mb * pod.squeeze() / node.disk / slack(load.disk)
+            + workload.network_mb / node.network / slack(load.network)
+            + load.pressure.delay;
+        let by_cpu = pod.cores / (workload.cpu_seconds() * pod.coldness(workload, spec.seconds) + stalls);
+        let by_slots = f64::from(workload.slots) / (cpu + elsewhere);
+        let fullest =
+            [(load.disk, workload.io_mb), (load.network, workload.network_mb), (load.bus, workload.traffic_mb)];
+        let fullest = fullest.iter().filter(|(_, part)| *part > 0.0).fold(1.0_f64, |most, (load, _)| most.max(*load));
+        Pace { cpu, elsewhere, capacity: (by_cpu / fullest).min(by_slots) * pod.ready }
+    }
+
+    fn node_utilisation(&self, nodes: &[Node], pods: &[Pod]) -> f64 {
+        let placed = pods.iter().filter_map(|pod| pod.node);
+        let (sum, count) = placed.fold((0.0, 0.0_f64), |(sum, count), node| {
+            (sum + self.nodes[node].granted / nodes[node].cores, count + 1.0)
+        });
+        if count > 0.0 { sum / count } else { 0.0 }
+    }
+}
+
+fn weight(spec: &Spec, pod: &Pod) -> f64 {
+    request(pod.limit, spec.overcommit).cpu.cores()
+}
+
+/// What is left of something that is used so much already.
+fn slack(utilisation: f64) -> f64 {
+    1.0 - utilisation.min(FULLEST)
+}
+
+/// Megabytes that a request moves over the memory bus, more when the cache is taken from it.
+fn traffic(workload: &Workload, load: &Load) -> f64 {
+    workload.traffic_mb * (1.0 + CACHE_MISSES * load.pressure.cache)
+}
+
+/// The memory of a tenant's pods in one step.
+#[derive(Default)]
+struct Memory {
+    used: f64,
+    peak: f64,
+    kills: u32,
+    /// Requests in flight in killed pods.
+    lost: f64,
+}
+
+impl Memory {
+    /// Takes memory for the requests in flight; a pod above its limit is killed, starts again, and counts as unused.
+    fn take(&mut self, pod: &mut Pod, workload: &Workload, in_flight: f64) {
+        if pod.ready <= 0.0 {
+            pod.fullness = 0.0;
+            return;
+        }
+        let limit = pod.limit.memory.0 as f64;
+        let bytes = (workload.memory_idle.0 as f64 + workload.memory_request.0 as f64 * in_flight) * pod.appetite();
+        self.peak = self.peak.max(bytes.min(limit));
+        if bytes > limit {
+            self.kills += 1;
+            self.lost += in_flight;
+            pod.restart(workload);
+            return;
+        }
+        self.used += bytes;
+        pod.fullness = bytes / limit;
+    }
+}
+
+impl Pod {
+    /// A step has passed: it is nearer to ready, older, and what it had to finish is finished.
+    fn pass(&mut self, seconds: f64) {
+        self.age += (seconds - self.starting).max(0.0);
+        self.starting = (self.starting - seconds).max(0.0);
+        self.settling = (self.settling - seconds).max(0.0);
+        if self.leaving.is_some() {
+            self.leaving = Some(0.0);
+        }
+    }
+
+    /// How many times longer requests compute in this step because the pod has only just started.
+    fn coldness(&self, workload: &Workload, seconds: f64) -> f64 {
+        if workload.cold <= 1.0 || self.age >= workload.warmup {
+            return 1.0;
+        }
+        // The mean of a straight line from `cold` to 1 over the part of the warm-up that falls into the step.
+        let (from, to) = (self.age, (self.age + seconds).min(workload.warmup));
+        let extra = |age: f64| (workload.cold - 1.0) * (1.0 - age / workload.warmup);
+        1.0 + (extra(from) + extra(to)) / 2.0 * ((to - from) / seconds)
+    }
+}
