@@ -180,6 +180,8 @@ pub enum Area {
     Learner,
     /// Heartbeats per second beside a bare HTTP handler.
     Heartbeat,
+    /// Simulated steps and requests per second on one core.
+    Simulator,
     /// The binary, and the coordinator's memory with 10,000 agents.
     Size,
     /// The whole demo, from start to table.

@@ -5,6 +5,7 @@
 
 mod heartbeat;
 mod learner;
+mod simulator;
 mod size;
 
 use std::{fs, process::Command, time::Instant};
@@ -43,6 +44,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if wanted(Area::Heartbeat) {
         rows.extend(heartbeat::run()?);
+    }
+    if wanted(Area::Simulator) {
+        rows.extend(simulator::run()?);
     }
     if wanted(Area::Size) {
         rows.extend(size::run()?);

@@ -10,6 +10,7 @@
 //! | [`resources`] | milli-cores, bytes, limits and requests, scaling bounds |
 //! | [`slo`] | service-level objectives and SLO preservation |
 //! | [`observation`] | what an environment measured in one step |
+//! | [`queue`] | latency in closed form: requests that share cores |
 //! | [`state`] | the local state l of seven numbers, arrival change |
 //! | [`action`] | scaling steps, oscillation |
 //! | [`reward`] | the published reward and the default one |
@@ -22,6 +23,7 @@ pub mod identity;
 pub mod invalid;
 pub mod mean_field;
 pub mod observation;
+pub mod queue;
 pub mod resources;
 pub mod reward;
 pub mod slo;

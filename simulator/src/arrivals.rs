@@ -66,7 +66,7 @@ impl Burst {
 }
 
 /// A standard normal number (Box and Muller).
-fn normal(rng: &mut ChaCha8Rng) -> f64 {
+pub(crate) fn normal(rng: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
     radius * (TAU * rng.random::<f64>()).cos()
 }

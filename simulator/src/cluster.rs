@@ -9,6 +9,7 @@ use std::sync::Arc;
 use meanfield_common::{
     invalid::Invalid,
     observation::Observation,
+    queue::Balancing,
     resources::{Bounds, Resources, Scale},
     slo::Slo,
 };
@@ -61,18 +62,6 @@ pub enum Sharing {
     Weights,
 }
 
-/// Which pod of a tenant a request goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Balancing {
-    /// The one with the fewest requests.
-    #[default]
-    LeastConnections,
-    /// One after the other.
-    RoundRobin,
-    /// Any.
-    Random,
-}
-
 /// A cluster's nodes and rules.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -94,7 +83,9 @@ pub struct Spec {
     pub grace: f64,
     /// Disturbances from outside.
     pub anomalies: Vec<Anomaly>,
-    /// Seed of what is random in the event model.
+    /// Whether the fluid model's percentiles stray as those of so few requests do; the event model's always do.
+    pub noise: bool,
+    /// Seed of what is random while the cluster runs.
     pub seed: u64,
 }
 
@@ -112,6 +103,7 @@ impl Spec {
             resize: 2.0,
             grace: 30.0,
             anomalies: Vec::new(),
+            noise: true,
             seed: 0,
         }
     }
@@ -229,7 +221,7 @@ impl Cluster {
             positive(&format!("nodes[{index}].bus"), node.bus)?;
         }
         let engine = match spec.model {
-            Model::Fluid => Engine::Fluid(Fluid::new(spec.nodes.len())),
+            Model::Fluid => Engine::Fluid(Fluid::new(&spec)),
         };
         let ledgers = spec.nodes.iter().copied().map(Ledger::new).collect();
         Ok(Self { ledgers, spec, tenants: Vec::new(), calls: Vec::new(), engine, step: 0 })

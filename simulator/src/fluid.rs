@@ -4,16 +4,22 @@
 //! bursts that collide on a node's cores, a busy disk or network, a busy memory bus, and nodes too full to place its
 //! pods.
 
+use meanfield_common::{
+    queue::{Latency, Station, backlog_delay, contention, pooled, sampling_error},
+    slo::Slo,
+};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
 use crate::{
     anomaly::{Pressure, pressure, surge},
+    arrivals::normal,
     cluster::{Doubt, Measured, Sharing, Spec},
     placement::Node,
-    queue::{Part, Queue, backlog_delay, contention, mixture_percentiles, share_beyond},
     sharing::{Want, fair_level},
     tenant::{Pod, Tenant, request},
     workload::Workload,
 };
-use meanfield_common::slo::Slo;
 
 /// The utilisation of a disk, network or bus beyond which its slow-down is no longer computed; a fuller one limits
 /// throughput instead.
@@ -26,8 +32,9 @@ const CACHE_MISSES: f64 = 3.0;
 #[derive(Debug, Clone)]
 pub(crate) struct Fluid {
     nodes: Vec<Load>,
-    parts: Vec<Part>,
+    parts: Vec<(f64, Latency)>,
     paces: Vec<Pace>,
+    rng: ChaCha8Rng,
 }
 
 /// What a node is asked for during a step.
@@ -55,8 +62,9 @@ struct Pace {
 }
 
 impl Fluid {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self { nodes: vec![Load::default(); nodes], parts: Vec::new(), paces: Vec::new() }
+    pub(crate) fn new(spec: &Spec) -> Self {
+        let rng = ChaCha8Rng::seed_from_u64(spec.seed);
+        Self { nodes: vec![Load::default(); spec.nodes.len()], parts: Vec::new(), paces: Vec::new(), rng }
     }
 
     pub(crate) fn step(&mut self, spec: &Spec, tenants: &mut [Option<Tenant>], step: usize) {
@@ -143,72 +151,83 @@ impl Fluid {
         paces.clear();
         paces.extend(tenant.pods.iter().map(|pod| self.pace(spec, pod, &workload)));
         let capacity: f64 = paces.iter().map(|pace| pace.capacity).sum();
+        let line = Line::new(tenant.backlog, rate, capacity, seconds, workload.timeout);
 
-        // The backlog moves in a straight line over the step; what would wait too long is given up on.
-        let before = tenant.backlog;
-        let unserved = (before + (rate - capacity) * seconds).max(0.0);
-        let most = if capacity > 0.0 { capacity } else { rate } * workload.timeout;
-        let after = unserved.min(most);
-        let dropped = unserved - after;
-        let served = before + rate * seconds - unserved;
-        let delay = if capacity > 0.0 {
-            let busy = if unserved > 0.0 { 1.0 } else { before / (capacity - rate).max(1e-9) / seconds };
-            backlog_delay(before / capacity, after / capacity, busy)
-        } else {
-            [workload.timeout; 2]
-        };
-
-        // Latency of each pod; traffic follows capacity, so all pods are equally loaded.
-        let utilisation = if capacity > 0.0 { rate / capacity } else { 0.0 };
-        self.parts.clear();
+        // Traffic follows capacity, so all pods are equally loaded.
+        let latency = self.latency(spec, &workload, &tenant.pods, &paces, rate);
+        let running = if capacity > 0.0 { rate.min(capacity) * latency.mean() } else { 0.0 };
         let mut memory = Memory::default();
-        let mut concurrency = (before + after) / 2.0;
         for (pod, pace) in tenant.pods.iter_mut().zip(&paces) {
-            let mut in_flight = 0.0;
-            if pace.capacity > 0.0 {
-                let queue = Queue::stationary(&tenant.service, pace.cpu, pod.cores, pace.elsewhere, utilisation);
-                let percentiles = [0, 1].map(|which| (queue.percentiles[which] + delay[which]).min(workload.timeout));
-                self.parts.push(Part { weight: pace.capacity, percentiles });
-                let share = pace.capacity / capacity;
-                let running = rate * share * queue.mean;
-                concurrency += running;
-                in_flight = (running + after * share).min(f64::from(workload.slots));
-            }
+            let share = if capacity > 0.0 { pace.capacity / capacity } else { 0.0 };
             // This step has passed; a kill at its end starts the clock anew.
             pod.pass(seconds);
-            memory.take(pod, &workload, in_flight);
+            memory.take(pod, &workload, ((running + line.after) * share).min(f64::from(workload.slots)));
         }
-        // What a killed pod held had waited, or else would have been served.
-        let waiting = memory.lost.min(after);
-        let (after, served) = (after - waiting, (served - (memory.lost - waiting)).max(0.0));
-        tenant.backlog = after;
         self.paces = paces;
-        if self.parts.is_empty() {
-            self.parts.push(Part { weight: 1.0, percentiles: [workload.timeout; 2] });
-        }
+        // What a killed pod held had waited, or else would have been served.
+        let waiting = memory.lost.min(line.after);
+        let served = (line.served - (memory.lost - waiting)).max(0.0);
+        tenant.backlog = line.after - waiting;
 
         let requests = rate * seconds;
         let objective = match tenant.spec.slo {
             Slo::Latency { milliseconds, .. } => milliseconds / 1000.0,
             Slo::Throughput { .. } => f64::INFINITY,
         };
-        let slow = requests * share_beyond(&self.parts, objective);
+        let slow = requests * line.beyond(&latency, objective);
         let throttled = matches!(spec.sharing, Sharing::Throttled { .. }).then_some(Doubt::Sharing);
         tenant.measured = Measured {
             requests,
             served,
-            dropped: dropped + memory.lost,
-            backlog: after,
-            violating: (slow + dropped + memory.lost).min(requests),
-            percentiles: (requests > 0.0 || served > 0.0).then(|| mixture_percentiles(&self.parts)),
-            concurrency,
+            dropped: line.dropped + memory.lost,
+            backlog: tenant.backlog,
+            violating: (slow + line.dropped + memory.lost).min(requests),
+            percentiles: (requests > 0.0 || served > 0.0).then(|| {
+                let [median, mut high] = latency.percentiles();
+                if spec.noise {
+                    high =
+                        (high * (latency.spread() * sampling_error(served) * normal(&mut self.rng)).exp()).max(median);
+                }
+                [(median + line.delay[0]).min(workload.timeout), (high + line.delay[1]).min(workload.timeout)]
+            }),
+            concurrency: running + (line.before + line.after) / 2.0,
             cores: served / seconds * workload.cpu_seconds(),
             memory: memory.used,
             memory_peak: memory.peak,
             oom_kills: memory.kills,
             node_utilisation: self.node_utilisation(&spec.nodes, &tenant.pods),
-            doubt: throttled.or((unserved > 0.0).then_some(Doubt::Saturated)),
+            doubt: throttled.or((line.unserved > 0.0).then_some(Doubt::Saturated)),
         };
+    }
+
+    /// Latency over all pods, the backlog left out.
+    fn latency(&mut self, spec: &Spec, workload: &Workload, pods: &[Pod], paces: &[Pace], rate: f64) -> Latency {
+        let able = || pods.iter().zip(paces).filter(|(_, pace)| pace.capacity > 0.0);
+        let (mut count, mut cores, mut capacity, mut cpu, mut elsewhere) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (pod, pace) in able() {
+            count += pod.ready;
+            cores += pod.cores * pod.ready;
+            capacity += pace.capacity;
+            cpu += pace.capacity * pace.cpu;
+            elsewhere += pace.capacity * pace.elsewhere;
+        }
+        if capacity <= 0.0 {
+            return Latency::constant(workload.timeout);
+        }
+        let (cpu, elsewhere) = (cpu / capacity, elsewhere / capacity);
+        let whole = Station {
+            cores: pooled(spec.balancing, cores / count, count),
+            slots: f64::from(workload.slots) * count.max(1.0),
+            seconds: cpu,
+            variation: workload.distribution.variation(),
+            elsewhere,
+        };
+        let latency = whole.latency(rate / capacity);
+        self.parts.clear();
+        self.parts.extend(
+            able().map(|(_, pace)| (pace.capacity, latency.slower(pace.cpu / cpu).later(pace.elsewhere - elsewhere))),
+        );
+        Latency::mixture(&self.parts)
     }
 
     fn pace(&self, spec: &Spec, pod: &Pod, workload: &Workload) -> Pace {
@@ -255,6 +274,46 @@ fn slack(utilisation: f64) -> f64 {
 /// Megabytes that a request moves over the memory bus, more when the cache is taken from it.
 fn traffic(workload: &Workload, load: &Load) -> f64 {
     workload.traffic_mb * (1.0 + CACHE_MISSES * load.pressure.cache)
+}
+
+/// A tenant's backlog over a step: it moves in a straight line, and what would wait too long is given up on.
+struct Line {
+    before: f64,
+    after: f64,
+    /// What was left before anything was given up on.
+    unserved: f64,
+    served: f64,
+    dropped: f64,
+    /// The part of the step during which there is a backlog, and its length at both ends in seconds.
+    busy: f64,
+    ends: [f64; 2],
+    /// Median and 99th percentile of the delay.
+    delay: [f64; 2],
+}
+
+impl Line {
+    fn new(before: f64, rate: f64, capacity: f64, seconds: f64, timeout: f64) -> Self {
+        let unserved = (before + (rate - capacity) * seconds).max(0.0);
+        let most = if capacity > 0.0 { capacity } else { rate } * timeout;
+        let after = unserved.min(most);
+        let served = before + rate * seconds - unserved;
+        let busy = if unserved > 0.0 { 1.0 } else { (before / (capacity - rate).max(1e-9) / seconds).min(1.0) };
+        let ends = if capacity > 0.0 { [before / capacity, after / capacity] } else { [timeout; 2] };
+        let delay = backlog_delay(ends[0], ends[1], busy);
+        Self { before, after, unserved, served, dropped: unserved - after, busy, ends, delay }
+    }
+
+    /// The share of the step's requests that take longer than `seconds`.
+    fn beyond(&self, latency: &Latency, seconds: f64) -> f64 {
+        let free = latency.beyond(seconds);
+        if self.busy <= 0.0 || self.ends == [0.0; 2] {
+            return free;
+        }
+        // The delay is evenly spread between its ends; four points of it stand for all.
+        let at = |point: f64| self.ends[0] + (self.ends[1] - self.ends[0]) * point;
+        let held = [0.125, 0.375, 0.625, 0.875].map(|point| latency.beyond(seconds - at(point)));
+        self.busy * held.iter().sum::<f64>() / 4.0 + (1.0 - self.busy) * free
+    }
 }
 
 /// The memory of a tenant's pods in one step.

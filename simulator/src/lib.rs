@@ -12,7 +12,6 @@
 //! | [`scenario`] | who shares which nodes: the standard clusters |
 //! | [`placement`] | the scheduler: requests onto nodes |
 //! | [`sharing`] | max-min fair CPU under quotas |
-//! | [`queue`] | waiting times and latency percentiles |
 //! | `tenant` | pods: their life, their size, their memory |
 //! | [`anomaly`] | disturbances from outside |
 //! | [`cluster`] | the orchestrator: pods, nodes, steps |
@@ -23,7 +22,6 @@ pub mod arrivals;
 pub mod cluster;
 mod fluid;
 pub mod placement;
-pub mod queue;
 pub mod scenario;
 pub mod sharing;
 mod tenant;

@@ -10,7 +10,6 @@ use meanfield_common::{
 use crate::{
     cluster::{Measured, Outcome, Spec, TenantSpec},
     placement::{Ledger, place},
-    queue::Service,
     workload::Workload,
 };
 
@@ -44,7 +43,6 @@ pub(crate) struct Pod {
 #[derive(Debug, Clone)]
 pub(crate) struct Tenant {
     pub(crate) spec: TenantSpec,
-    pub(crate) service: Service,
     pub(crate) scale: Scale,
     pub(crate) pods: Vec<Pod>,
     started: u64,
@@ -91,7 +89,6 @@ impl Pod {
 impl Tenant {
     pub(crate) fn new(spec: TenantSpec) -> Self {
         Self {
-            service: Service::new(spec.workload.distribution.variation()),
             scale: spec.scale,
             pods: Vec::new(),
             started: 0,
@@ -113,7 +110,6 @@ impl Tenant {
     pub(crate) fn change(&mut self, step: usize) {
         if let Some((_, workload)) = self.spec.changes.iter().find(|(from, _)| *from == step) {
             self.spec.workload = Arc::clone(workload);
-            self.service = Service::new(workload.distribution.variation());
         }
     }
 

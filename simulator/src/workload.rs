@@ -8,14 +8,12 @@ use std::sync::{Arc, LazyLock};
 use meanfield_common::{
     identity::Category,
     invalid::Invalid,
+    queue::Station,
     resources::Bytes,
     slo::{Percentile, Slo},
 };
 
-use crate::{
-    placement::Node,
-    queue::{Queue, Service},
-};
+use crate::placement::Node;
 
 /// How the CPU time of requests varies around its mean.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -141,12 +139,6 @@ impl Workload {
         self.cpu_ms / 1000.0
     }
 
-    /// Seconds of I/O of a request on an idle disk.
-    #[must_use]
-    pub fn io_seconds(&self) -> f64 {
-        self.io_mb / Node::DISK_MB
-    }
-
     /// The mean arrival rate at the mean demand.
     #[must_use]
     pub fn mean_rate(&self) -> f64 {
@@ -155,9 +147,15 @@ impl Workload {
 
     /// The objective: the 99th percentile of a pod of one core, alone on its node and half loaded, plus 15 %.
     pub fn slo(&self) -> Result<Slo, Invalid> {
-        let service = Service::new(self.distribution.variation());
-        let alone = Queue::stationary(&service, self.cpu_seconds(), 1.0, self.io_seconds(), 0.5);
-        Slo::latency(Percentile::P99, alone.percentiles[1] * SLO_MARGIN * 1000.0)
+        let alone = Station {
+            cores: 1.0,
+            slots: f64::from(self.slots),
+            seconds: self.cpu_seconds(),
+            variation: self.distribution.variation(),
+            elsewhere: self.io_mb / Node::DISK_MB + self.network_mb / Node::NETWORK_MB,
+        };
+        let [_, high] = alone.latency(0.5).percentiles();
+        Slo::latency(Percentile::P99, high * SLO_MARGIN * 1000.0)
     }
 }
 

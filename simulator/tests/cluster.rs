@@ -31,7 +31,8 @@ fn tenant(name: &str, load: f64, replicas: u32, cpu: u64) -> TenantSpec {
 
 fn cluster(nodes: usize, cores: f64) -> Cluster {
     let node = Node::new(cores, Bytes::mebi(32 * 1024));
-    Cluster::new(Spec::new(vec![node; nodes], 15.0, 1.5)).unwrap()
+    // What is claimed here is claimed of the physics, not of a window's luck.
+    Cluster::new(Spec { noise: false, ..Spec::new(vec![node; nodes], 15.0, 1.5) }).unwrap()
 }
 
 fn after(cluster: &mut Cluster, steps: usize, id: TenantId) -> Observation {
@@ -125,7 +126,7 @@ fn a_busy_disk_slows_io_but_not_pure_cpu() {
             // 1.2 cores of uploads are 240 MB/s, more than half of what the disk can do.
             cluster.join(tenant("uploader", 1.2, 1, 4000)).unwrap();
         }
-        p99(&after(&mut cluster, 4, id))
+        after(&mut cluster, 4, id).latency_p50.unwrap()
     };
     assert!(latency("compression", true) > 1.1 * latency("compression", false));
     assert!(latency("primes", true) < 1.01 * latency("primes", false));

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use meanfield_common::{
     observation::Observation,
+    queue::{Balancing, Station, pooled, sampling_error},
     resources::{Bytes, Resources, Scale},
     slo::{Percentile, Slo},
 };
-use meanfield_simulator::queue::{Queue, Service};
 
 use super::{
     Decision, Policy, View,
@@ -25,30 +25,27 @@ const MEMORY_WINDOW: usize = 120;
 const FOLLOW: f64 = 0.2;
 /// The part of the objective that is planned for; the rest is for what the model does not see.
 const PLANNED: f64 = 0.9;
+/// How unlucky a window's percentile may be within the plan, in standard deviations.
+const LUCK: f64 = 2.0;
 /// Variation of service times that is assumed, since percentiles alone do not show it.
 const VARIATION: f64 = 0.6;
+/// Utilisation that is never planned above, nor below.
+const HOTTEST: f64 = 0.9;
+const COOLEST: f64 = 0.05;
 /// Room above the memory peak.
 const MEMORY_MARGIN: f64 = 1.25;
 /// Growth after a kill.
 const OOM_BUMP: f64 = 1.4;
 
 /// The policy.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Reactive {
-    service: Service,
     /// CPU seconds of a request.
     cpu: Option<f64>,
     /// Seconds of a request outside the CPU.
     rest: f64,
     demand: VecDeque<f64>,
     memory: VecDeque<u64>,
-}
-
-impl Default for Reactive {
-    fn default() -> Self {
-        let service = Service::new(VARIATION);
-        Self { service, cpu: None, rest: 0.0, demand: VecDeque::new(), memory: VecDeque::new() }
-    }
 }
 
 impl Reactive {
@@ -67,36 +64,50 @@ impl Reactive {
         self.demand.iter().copied().reduce(f64::max).filter(|_| known)
     }
 
-    /// The highest utilisation at which a replica of so many cores is predicted to keep the objective.
-    fn hottest(&self, slo: &Slo, cores: f64) -> f64 {
-        let cpu = self.cpu.unwrap_or(0.0);
+    /// The fewest replicas of so many cores that are predicted to keep the objective under so much demand.
+    fn replicas(&self, slo: &Slo, cores: f64, demand: f64, seconds: f64) -> u32 {
+        let at = |utilisation: f64| (demand / (cores * utilisation)).ceil() as u32;
         let (which, milliseconds) = match *slo {
             Slo::Latency { percentile: Percentile::P50, milliseconds } => (0, milliseconds),
             Slo::Latency { percentile: Percentile::P99, milliseconds } => (1, milliseconds),
             // Throughput needs no head room for queues.
-            Slo::Throughput { .. } => return 0.9,
+            Slo::Throughput { .. } => return at(HOTTEST),
         };
-        let fits = |utilisation: f64| {
-            let queue = Queue::stationary(&self.service, cpu / cores.min(1.0), cores, self.rest, utilisation);
-            queue.percentiles[which] <= PLANNED * milliseconds / 1000.0
+        let stray = sampling_error(self.cpu.map_or(0.0, |cpu| demand / cpu * seconds));
+        let fits = |replicas: u32| {
+            let replicas = f64::from(replicas);
+            let latency = self.station(cores, replicas).latency(demand / (cores * replicas));
+            let stray = [0.0, LUCK * latency.spread() * stray][which].exp();
+            latency.percentiles()[which] * stray <= PLANNED * milliseconds / 1000.0
         };
-        // Percentiles grow with utilisation: the answer is found by halving.
-        let (mut low, mut high) = (0.05, 0.95);
-        for _ in 0..10 {
-            let middle = (low + high) / 2.0;
-            if fits(middle) { low = middle } else { high = middle }
+        // Percentiles fall with replicas: the answer is found by halving.
+        let (mut low, mut high) = (at(HOTTEST).max(1), at(COOLEST).max(1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { high = middle } else { low = middle + 1 }
         }
         low
     }
 
+    /// So many replicas of so many cores.
+    fn station(&self, cores: f64, replicas: f64) -> Station {
+        Station {
+            cores: pooled(Balancing::default(), cores, replicas),
+            slots: f64::INFINITY,
+            seconds: self.cpu.unwrap_or(0.0) / cores.min(1.0),
+            variation: VARIATION,
+            elsewhere: self.rest,
+        }
+    }
+
     fn learn_rest(&mut self, seen: &Observation) {
-        let (Some(cpu), Some(median)) = (self.cpu, seen.latency_p50) else { return };
-        if seen.backlog > 0.0 {
+        let (Some(_), Some(median)) = (self.cpu, seen.latency_p50) else { return };
+        if seen.backlog > 0.0 || seen.ready == 0 {
             return;
         }
-        let cores = seen.scale.limit.cpu.cores();
-        let plain = Queue::stationary(&self.service, cpu / cores.min(1.0), cores, 0.0, seen.cpu_utilisation());
-        let rest = (median / 1000.0 - plain.percentiles[0]).max(0.0);
+        let station = self.station(seen.scale.limit.cpu.cores(), seen.ready.into());
+        let plain = Station { elsewhere: 0.0, ..station }.latency(seen.cpu_utilisation()).percentiles()[0];
+        let rest = (median / 1000.0 - plain).max(0.0);
         self.rest += FOLLOW * (rest - self.rest);
     }
 
@@ -118,10 +129,9 @@ impl Policy for Reactive {
         let seen = view.seen;
         let cpu = seen.scale.limit.cpu;
         self.learn_rest(seen);
-        let replicas = self.peak_demand(seen).map_or(seen.scale.replicas, |demand| {
-            let cores = cpu.cores();
-            (demand / (cores * self.hottest(&view.target.slo, cores))).ceil() as u32
-        });
+        let replicas = self
+            .peak_demand(seen)
+            .map_or(seen.scale.replicas, |demand| self.replicas(&view.target.slo, cpu.cores(), demand, seen.seconds));
         let limit = Resources { cpu, memory: self.memory(seen) };
         Ok(Decision::wish(view.target.bounds.clamp(&Scale { replicas, limit })))
     }

@@ -1,0 +1,351 @@
+//! Latency in closed form: requests that share cores.
+//!
+//! A pod with c cores runs its requests at once, one thread each: n of them go at full speed while n <= c and share the
+//! cores beyond that (processor sharing). c < 1 is one slow core. In such a queue the mean stretch of a request depends
+//! on the load only, not on how service times vary:
+//!
+//! ```text
+//! stretch = 1 + C / (k (1 - rho))        C = rho^(sqrt(2 (k + 1)) - 1), Sakasegawa's form of Erlang's C
+//! ```
+//!
+//! and for one core and a request of one mean service time its variance is known as well (Yashkov). Seen as the share of
+//! time that cores are short, the same formula carries over to k cores:
+//!
+//! ```text
+//! v = ((stretch - 1) / stretch)^2 / C * 2 (e^-u - 1 + u) / u^2        u = 1 - rho
+//! ```
+//!
+//! Latency is then taken as lognormal with that mean and with the variances of stretch and service time multiplied up:
+//! within some per cent of simulated requests (docs/simulator.md has the table). Several pods behind a load balancer that
+//! knows how busy they are act as one large pod, nearly; see [`pooled`].
+
+/// Above this utilisation the stationary formulas say nothing about a step of seconds; the backlog takes over.
+pub const HIGHEST_UTILISATION: f64 = 0.97;
+
+/// The z-scores of the two percentiles that are reported.
+const Z: [f64; 2] = [0.0, 2.326_347_874_040_841];
+/// The shares of requests above the two percentiles.
+const ABOVE: [f64; 2] = [0.5, 0.01];
+
+/// How requests find a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Balancing {
+    /// The one with the fewest requests.
+    #[default]
+    LeastConnections,
+    /// One after the other.
+    RoundRobin,
+    /// Any.
+    Random,
+}
+
+/// Cores of the one pod that would be as fast as `pods` of so many cores each behind a load balancer.
+///
+/// A perfect one would make them one pod; the exponents were fitted to simulated requests.
+#[must_use]
+pub fn pooled(balancing: Balancing, cores: f64, pods: f64) -> f64 {
+    let exponent = match balancing {
+        Balancing::LeastConnections => 0.93,
+        Balancing::RoundRobin => 0.7,
+        Balancing::Random => 0.0,
+    };
+    cores.max(1.0) * pods.max(1.0).powf(exponent)
+}
+
+/// Where requests run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Station {
+    /// Cores that requests share; at least 1 (a smaller pod is a slower one).
+    pub cores: f64,
+    /// Requests that may run at once; others wait.
+    pub slots: f64,
+    /// Mean seconds on a core of their own, at this station's speed.
+    pub seconds: f64,
+    /// Standard deviation of that over its mean.
+    pub variation: f64,
+    /// Seconds of each request elsewhere (disk, network), which hold a slot.
+    pub elsewhere: f64,
+}
+
+/// The latency of requests: something lognormal, and a constant.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latency {
+    /// Mean of the part that varies.
+    mean: f64,
+    /// Its squared coefficient of variation.
+    variability: f64,
+    constant: f64,
+}
+
+impl Station {
+    /// Latency when so much of the station's CPU is in use.
+    #[must_use]
+    pub fn latency(&self, utilisation: f64) -> Latency {
+        let load = utilisation.clamp(0.0, HIGHEST_UTILISATION);
+        let cores = self.cores.max(1.0);
+        let short = waits(cores, load);
+        let stretch = 1.0 + short / (cores * (1.0 - load));
+        let mut mean = self.seconds * stretch;
+        let square = self.variation * self.variation;
+        let spread = if short > 0.0 { ((stretch - 1.0) / stretch).powi(2) / short * memory(1.0 - load) } else { 0.0 };
+        let mut variability = (1.0 + square) * (1.0 + spread) - 1.0;
+
+        // Waiting for a slot comes on top where slots are scarcer than cores.
+        let running = cores * load / self.seconds * (mean + self.elsewhere);
+        let fill = (running / self.slots.max(1.0)).clamp(0.0, HIGHEST_UTILISATION);
+        let kept = waits(self.slots.max(1.0), fill);
+        if kept > 1e-4 {
+            let wait = (mean + self.elsewhere) * (1.0 + square) / 2.0 / (self.slots.max(1.0) * (1.0 - fill));
+            let variance = variability * mean * mean + kept * (2.0 - kept) * wait * wait;
+            mean += kept * wait;
+            variability = variance / (mean * mean);
+        }
+        Latency { mean, variability, constant: self.elsewhere }
+    }
+}
+
+/// The probability that all of `cores` are busy (Erlang's C, in Sakasegawa's form for any number of cores).
+fn waits(cores: f64, load: f64) -> f64 {
+    load.powf((2.0 * (cores + 1.0)).sqrt() - 1.0)
+}
+
+/// How much of a moment's crowding lasts for a whole request: 2 (e^-u - 1 + u) / u^2.
+fn memory(u: f64) -> f64 {
+    2.0 * ((-u).exp() - 1.0 + u) / (u * u)
+}
+
+impl Latency {
+    /// Everything takes exactly so long.
+    #[must_use]
+    pub fn constant(seconds: f64) -> Self {
+        Self { mean: 0.0, variability: 0.0, constant: seconds }
+    }
+
+    /// Mean seconds.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.mean + self.constant
+    }
+
+    /// Standard deviation of the logarithm of the part that varies.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        self.variability.ln_1p().sqrt()
+    }
+
+    /// Median and 99th percentile in seconds.
+    #[must_use]
+    pub fn percentiles(&self) -> [f64; 2] {
+        let logarithm = self.variability.ln_1p();
+        let median = self.mean * (-logarithm / 2.0).exp();
+        [self.constant + median, self.constant + median * (Z[1] * logarithm.sqrt()).exp()]
+    }
+
+    /// The share of requests that take longer than `seconds`.
+    #[must_use]
+    pub fn beyond(&self, seconds: f64) -> f64 {
+        let rest = seconds - self.constant;
+        if rest <= 0.0 || self.mean <= 0.0 {
+            return if rest < 0.0 || self.mean > 0.0 { 1.0 } else { 0.0 };
+        }
+        let logarithm = self.variability.ln_1p();
+        let distance = (rest / self.mean).ln() + logarithm / 2.0;
+        if logarithm <= 1e-12 {
+            return if distance < 0.0 { 1.0 } else { 0.0 };
+        }
+        normal_tail(distance / logarithm.sqrt())
+    }
+
+    /// The same, so many times slower in the part that varies.
+    #[must_use]
+    pub fn slower(&self, times: f64) -> Self {
+        Self { mean: self.mean * times, ..*self }
+    }
+
+    /// The same, later by so much.
+    #[must_use]
+    pub fn later(&self, seconds: f64) -> Self {
+        Self { constant: self.constant + seconds, ..*self }
+    }
+
+    /// A mixture, given as (weight, latency): mean and variance are those of the mixture, the form stays lognormal.
+    #[must_use]
+    pub fn mixture(parts: &[(f64, Self)]) -> Self {
+        let weight: f64 = parts.iter().map(|(weight, _)| weight).sum();
+        let over = |value: fn(&Self) -> f64| {
+            parts.iter().map(|(weight, part)| weight * value(part)).sum::<f64>() / weight.max(f64::MIN_POSITIVE)
+        };
+        let constant = parts.iter().map(|(_, part)| part.constant).fold(f64::INFINITY, f64::min);
+        let shift = |mean: f64| mean - constant;
+        let mean = shift(over(Self::mean));
+        if mean <= 0.0 || mean.is_nan() {
+            return Self::constant(if constant.is_finite() { constant } else { 0.0 });
+        }
+        let square = parts
+            .iter()
+            .map(|(weight, part)| {
+                let own = shift(part.mean());
+                weight * (own * own + part.mean * part.mean * part.variability)
+            })
+            .sum::<f64>()
+            / weight.max(f64::MIN_POSITIVE);
+        Self { mean, variability: (square / (mean * mean) - 1.0).max(0.0), constant }
+    }
+}
+
+/// How far the 99th percentile of so many requests strays from the true one, in standard deviations of a normal number:
+/// the usual limit law of a sample quantile, sqrt(p (1 - p) / n) over the density there.
+#[must_use]
+pub fn sampling_error(requests: f64) -> f64 {
+    const DENSITY: f64 = 0.026_652_142_203_458_08;
+    (ABOVE[1] * (1.0 - ABOVE[1]) / requests.max(1.0)).sqrt() / DENSITY
+}
+
+/// How long requests wait for a backlog that moves in a straight line, as seen by the requests of one step.
+///
+/// The backlog starts at `from` seconds of work and ends at `to`; a draining one may be gone after `share` of the
+/// step. Returns the median and the 99th percentile.
+#[must_use]
+pub fn backlog_delay(from: f64, to: f64, share: f64) -> [f64; 2] {
+    let (low, high) = (from.min(to), from.max(to));
+    ABOVE.map(|above| {
+        let affected = share.clamp(0.0, 1.0);
+        if affected <= above { 0.0 } else { low + (high - low) * (1.0 - above / affected) }
+    })
+}
+
+/// P(Z > z) for a standard normal Z; error below 2e-7 (Abramowitz and Stegun 7.1.26).
+fn normal_tail(z: f64) -> f64 {
+    let x = z.abs() / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let polynomial =
+        t * (0.254_829_592 + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+    let upper = polynomial * (-x * x).exp() / 2.0;
+    if z >= 0.0 { upper } else { 1.0 - upper }
+}
+
+/// The mean wait for one of `cores` cores over the mean time on it, at the given utilisation (M/M/k).
+///
+/// This is how neighbours slow each other down on a node that is not even full: their bursts collide.
+#[must_use]
+pub fn contention(cores: f64, utilisation: f64) -> f64 {
+    let load = utilisation.clamp(0.0, HIGHEST_UTILISATION);
+    let servers = cores.max(1.0);
+    waits(servers, load) / (servers * (1.0 - load))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn station(cores: f64, variation: f64) -> Station {
+        Station { cores, slots: 1e6, seconds: 0.02, variation, elsewhere: 0.0 }
+    }
+
+    /// Processor sharing on one core: the mean is s/(1-rho) whatever the distribution.
+    #[test]
+    fn the_mean_on_one_core_is_that_of_processor_sharing() {
+        for variation in [0.0, 0.5, 1.0, 2.0] {
+            for load in [0.0, 0.3, 0.6, 0.9, 0.95] {
+                let latency = station(1.0, variation).latency(load);
+                assert!((latency.mean() - 0.02 / (1.0 - load)).abs() < 1e-9, "{variation} {load}: {latency:?}");
+            }
+        }
+    }
+
+    /// M/M/1-PS: the squared coefficient of variation of latency is (2 + rho) / (2 - rho).
+    #[test]
+    fn the_variance_on_one_core_is_near_that_of_mm1_ps() {
+        for load in [0.0, 0.2, 0.5, 0.8, 0.95] {
+            let exact = (2.0 + load) / (2.0 - load);
+            let ours = station(1.0, 1.0).latency(load).variability;
+            assert!((ours / exact - 1.0).abs() < 0.12, "{load}: {ours} {exact}");
+        }
+    }
+
+    /// Erlang's C by its recursion, an independent way to the probability of waiting.
+    fn erlang_c(servers: u32, load: f64) -> f64 {
+        let offered = load * f64::from(servers);
+        let blocking = (1..=servers).fold(1.0, |b, k| offered * b / (f64::from(k) + offered * b));
+        blocking / (1.0 - load * (1.0 - blocking))
+    }
+
+    #[test]
+    fn contention_is_near_erlang_c() {
+        for servers in [1, 2, 4, 8, 16] {
+            for load in [0.5, 0.7, 0.9] {
+                let exact = erlang_c(servers, load) / (f64::from(servers) * (1.0 - load));
+                let ours = contention(f64::from(servers), load);
+                // Sakasegawa is known to be off by a few hundredths of a service time at most.
+                assert!((ours - exact).abs() < 0.05 * (1.0 + exact), "{servers} at {load}: {ours} {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_load_only_the_service_time_varies() {
+        let [median, high] = Station { elsewhere: 0.5, ..station(2.0, 0.6) }.latency(0.0).percentiles();
+        let deviation = 1.36_f64.ln();
+        let exact = 0.02 * (-deviation / 2.0).exp();
+        assert!((median - 0.5 - exact).abs() < 1e-12);
+        assert!((high - 0.5 - exact * (Z[1] * deviation.sqrt()).exp()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn scarce_slots_make_requests_wait() {
+        let roomy = Station { elsewhere: 0.2, ..station(1.0, 0.5) };
+        let scarce = Station { slots: 8.0, ..roomy };
+        assert!(scarce.latency(0.1).mean() < 1.01 * roomy.latency(0.1).mean());
+        // 0.6 of a core are 30 requests a second, each of which holds a slot for a quarter of a second: 7.5 of 8.
+        assert!(scarce.latency(0.6).percentiles()[1] > 1.5 * roomy.latency(0.6).percentiles()[1]);
+    }
+
+    #[test]
+    fn percentiles_and_tail_agree() {
+        let latency = Station { elsewhere: 0.01, ..station(1.5, 0.6) }.latency(0.7);
+        let [median, high] = latency.percentiles();
+        assert!((latency.beyond(median) - 0.5).abs() < 1e-6);
+        assert!((latency.beyond(high) - 0.01).abs() < 1e-6);
+        assert_eq!((latency.beyond(0.0), Latency::constant(1.0).beyond(2.0)), (1.0, 0.0));
+    }
+
+    #[test]
+    fn a_mixture_has_the_mean_and_variance_of_its_parts() {
+        let fast = station(1.0, 0.5).latency(0.5);
+        let alone = Latency::mixture(&[(3.0, fast)]);
+        assert!((alone.mean() - fast.mean()).abs() < 1e-12 && (alone.spread() - fast.spread()).abs() < 1e-12);
+        let slow = fast.slower(3.0).later(0.1);
+        let both = Latency::mixture(&[(0.75, fast), (0.25, slow)]);
+        let mean = 0.75 * fast.mean() + 0.25 * slow.mean();
+        assert!((both.mean() - mean).abs() < 1e-12);
+        let variance = |part: &Latency| part.variability * part.mean * part.mean;
+        let exact = 0.75 * (variance(&fast) + (fast.mean() - mean).powi(2))
+            + 0.25 * (variance(&slow) + (slow.mean() - mean).powi(2));
+        assert!((variance(&both) / exact - 1.0).abs() < 1e-9);
+        assert_eq!(Latency::mixture(&[]), Latency::constant(0.0));
+    }
+
+    #[test]
+    fn pods_behind_a_good_load_balancer_are_nearly_one() {
+        assert_eq!(pooled(Balancing::Random, 1.5, 4.0), 1.5);
+        assert!((5.0..6.0).contains(&pooled(Balancing::LeastConnections, 1.5, 4.0)));
+        assert_eq!(pooled(Balancing::LeastConnections, 0.5, 1.0), 1.0);
+    }
+
+    #[test]
+    fn backlog_delay_of_a_straight_line() {
+        let near = |seen: [f64; 2], exact: [f64; 2]| seen.iter().zip(exact).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(near(backlog_delay(0.0, 2.0, 1.0), [1.0, 1.98]));
+        assert!(near(backlog_delay(2.0, 0.0, 0.25), [0.0, 1.92]));
+        assert!(near(backlog_delay(2.0, 0.0, 0.005), [0.0, 0.0]));
+        assert!(near(backlog_delay(0.0, 0.0, 1.0), [0.0, 0.0]));
+    }
+
+    #[test]
+    fn the_normal_tail_is_right() {
+        for (z, exact) in [(0.0, 0.5), (1.0, 0.158_655_254), (2.326_347_9, 0.01), (-1.0, 0.841_344_746), (5.0, 2.87e-7)]
+        {
+            assert!((normal_tail(z) - exact).abs() < 2e-7, "{z}");
+        }
+    }
+}
