@@ -12,6 +12,7 @@
 //! | [`guard`] | what a decision may not do |
 //! | [`fleet`] | many agents on one simulated cluster, in lock-step |
 //! | [`training`] | fleets that learn |
+//! | [`yardstick`] | what somebody who knows the arrivals could reach |
 //! | [`daemon`] | one agent in real time |
 
 pub mod agent;
@@ -24,6 +25,7 @@ pub mod link;
 pub mod membership;
 pub mod policy;
 pub mod training;
+pub mod yardstick;
 
 /// What can end an agent's loop; the source says why.
 #[derive(Debug, thiserror::Error)]

@@ -43,6 +43,24 @@ pub trait Link: Send {
     fn leave(&mut self, agent: AgentId, leave: &Leave) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
+/// No coordinator at all: for policies that decide alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nobody;
+
+impl Link for Nobody {
+    async fn register(&mut self, _: &Register) -> Result<Registered, Error> {
+        Err(Error::Unreachable(String::new()))
+    }
+
+    async fn heartbeat(&mut self, _: AgentId, _: &Heartbeat) -> Result<Answer, Error> {
+        Err(Error::Unreachable(String::new()))
+    }
+
+    async fn leave(&mut self, _: AgentId, _: &Leave) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 /// The kind of a problem, from the end of its URI.
 #[must_use]
 pub fn kind(problem: &Problem) -> &str {

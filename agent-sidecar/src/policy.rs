@@ -9,6 +9,7 @@ use crate::environment::Target;
 pub mod features;
 pub mod hpa_vpa;
 pub mod learning;
+pub mod planned;
 pub mod ppo;
 pub mod reactive;
 

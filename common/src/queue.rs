@@ -194,11 +194,12 @@ impl Latency {
 }
 
 /// How far the 99th percentile of so many requests strays from the true one, in standard deviations of a normal number:
-/// the usual limit law of a sample quantile, sqrt(p (1 - p) / n) over the density there.
+/// the usual limit law of a sample quantile, sqrt(p (1 - p) / n) over the density there. Below a hundred requests the
+/// percentile is their maximum, which strays no further.
 #[must_use]
 pub fn sampling_error(requests: f64) -> f64 {
     const DENSITY: f64 = 0.026_652_142_203_458_08;
-    (ABOVE[1] * (1.0 - ABOVE[1]) / requests.max(1.0)).sqrt() / DENSITY
+    (ABOVE[1] * (1.0 - ABOVE[1]) / requests.max(100.0)).sqrt() / DENSITY
 }
 
 /// How long requests wait for a backlog that moves in a straight line, as seen by the requests of one step.
