@@ -10,14 +10,23 @@ use crate::support::{Coordinator, Http, Process, eventually};
 
 const SMALL: [&str; 5] = ["--quick", "--agents", "4", "--episodes", "3"];
 const PLOTS: [&str; 4] = ["learning.svg", "latency.svg", "distribution.svg", "cores.svg"];
-const FIGURES: [&str; 7] = [
+const FIGURES: [&str; 16] = [
     "slo_violation_rate_requests",
     "slo_violation_rate_windows",
+    "p50_ms",
+    "p99_ms",
     "p99_over_slo",
     "p99_over_slo_95th",
     "cpu_reserved_cores",
+    "cpu_used_cores",
     "memory_reserved_gib",
+    "memory_used_gib",
+    "cost_cores",
     "reward",
+    "scaling_actions_per_hour",
+    "oscillations_per_hour",
+    "oom_kills_per_hour",
+    "doubtful_rate_windows",
 ];
 
 /// Runs the demo to its end and gives what it printed.

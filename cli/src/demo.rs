@@ -5,11 +5,8 @@
 //! nobody trained on, while a tenant joins and another leaves. HPA+VPA and the reactive queue model run through the
 //! same days.
 
-mod contest;
-mod plot;
-mod progress;
+mod plots;
 mod report;
-mod score;
 
 use std::{
     sync::Arc,
@@ -29,12 +26,12 @@ use tokio::net::TcpListener;
 
 use crate::{
     args::{DemoArgs, Preset},
+    contest::Contest,
     in_process::InProcess,
+    progress::Bar,
+    score::Scores,
 };
-use contest::Contest;
-use progress::Bar;
 use report::Report;
-use score::Scores;
 
 pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let started = Instant::now();

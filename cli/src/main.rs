@@ -15,9 +15,13 @@ mod agent;
 mod args;
 mod bench;
 mod config;
+mod contest;
 mod coordinator;
 mod demo;
 mod in_process;
+mod plot;
+mod progress;
+mod score;
 mod signals;
 mod table;
 

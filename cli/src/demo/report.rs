@@ -6,13 +6,11 @@ use meanfield_agent::{fleet::tenant_name, training::Progress};
 use meanfield_simulator::arrivals::DAY_STEPS;
 use serde_json::json;
 
-use super::{
-    contest::Contest,
-    plot,
-    score::{Figures, Scores},
-};
+use super::plots;
 use crate::{
     args::{DemoArgs, Preset},
+    contest::Contest,
+    score::{Figures, Scores},
     table::table,
 };
 
@@ -77,10 +75,10 @@ impl Report<'_> {
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder)?;
         let plots = [
-            ("learning.svg", plot::learning(self.curve, self.scores)?),
-            ("latency.svg", plot::latency(self.scores)?),
-            ("distribution.svg", plot::distribution(self.scores)?),
-            ("cores.svg", plot::cores(self.scores)?),
+            ("learning.svg", plots::learning(self.curve, self.scores)?),
+            ("latency.svg", plots::latency(self.scores)?),
+            ("distribution.svg", plots::distribution(self.scores)?),
+            ("cores.svg", plots::cores(self.scores)?),
         ];
         for (name, svg) in &plots {
             fs::write(folder.join(name), svg)?;

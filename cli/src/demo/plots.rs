@@ -1,74 +1,11 @@
-//! The report's plots, as SVG.
+//! The demo's plots.
 
-use anyhow::anyhow;
 use meanfield_agent::training::Progress;
-use plotters::prelude::*;
 
-use super::score::Scores;
-
-const SIZE: (u32, u32) = (760, 400);
-/// One colour a policy, in the order of the scores; told apart by colour-blind readers too (Okabe and Ito).
-const COLOURS: [RGBColor; 3] = [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115)];
-const GREY: RGBColor = RGBColor(120, 130, 140);
-
-/// A line: its label, its colour and its points.
-type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
-
-/// Axes of a plot.
-struct Axes<'a> {
-    title: &'a str,
-    x: &'a str,
-    y: &'a str,
-    left: f64,
-    low: f64,
-    high: f64,
-    legend: SeriesLabelPosition,
-}
-
-fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    let right = lines.iter().flat_map(|(_, _, points)| points).map(|(x, _)| *x).fold(1.0, f64::max);
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {:?}: {error}", axes.title);
-        root.fill(&WHITE).map_err(|error| fail(&error))?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(axes.title, ("sans-serif", 20))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(58)
-            .build_cartesian_2d(axes.left..right, axes.low..axes.high)
-            .map_err(|error| fail(&error))?;
-        chart
-            .configure_mesh()
-            .x_desc(axes.x)
-            .y_desc(axes.y)
-            .axis_desc_style(("sans-serif", 16))
-            .label_style(("sans-serif", 14))
-            .light_line_style(WHITE)
-            .bold_line_style(RGBColor(228, 231, 235))
-            .draw()
-            .map_err(|error| fail(&error))?;
-        for (label, colour, points) in lines {
-            let style = colour.stroke_width(2);
-            let inside = points.iter().map(|(x, y)| (*x, y.clamp(axes.low, axes.high)));
-            chart
-                .draw_series(LineSeries::new(inside, style))
-                .map_err(|error| fail(&error))?
-                .label(*label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-        }
-        chart
-            .configure_series_labels()
-            .position(axes.legend.clone())
-            .background_style(WHITE.mix(0.85))
-            .label_font(("sans-serif", 15))
-            .draw()
-            .map_err(|error| fail(&error))?;
-        root.present().map_err(|error| fail(&error))?;
-    }
-    Ok(svg)
-}
+use crate::{
+    plot::{Axes, COLOURS, GREY, Line, SeriesLabelPosition, lines},
+    score::Scores,
+};
 
 fn name(policy: &str) -> &'static str {
     match policy {

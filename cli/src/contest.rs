@@ -13,7 +13,7 @@ use meanfield_simulator::{
     scenario::{Scenario, Start},
 };
 
-use super::{progress::Bar, score::Scores};
+use crate::{progress::Bar, score::Scores};
 
 /// The place of the tenant that leaves.
 const LEAVER: usize = 1;

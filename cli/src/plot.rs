@@ -1,0 +1,79 @@
+//! Line plots as SVG.
+
+use anyhow::anyhow;
+use plotters::prelude::*;
+pub use plotters::{chart::SeriesLabelPosition, style::RGBColor};
+
+const SIZE: (u32, u32) = (760, 400);
+/// One colour a policy; told apart by colour-blind readers too (Okabe and Ito).
+pub const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+];
+/// For what is not a policy.
+pub const GREY: RGBColor = RGBColor(120, 130, 140);
+
+/// A line: its label, its colour and its points.
+pub type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
+
+/// Axes of a plot.
+pub struct Axes<'a> {
+    pub title: &'a str,
+    pub x: &'a str,
+    pub y: &'a str,
+    pub left: f64,
+    pub low: f64,
+    pub high: f64,
+    pub legend: SeriesLabelPosition,
+}
+
+/// Draws lines, cut off at the axes.
+pub fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    let right = lines.iter().flat_map(|(_, _, points)| points).map(|(x, _)| *x).fold(1.0, f64::max);
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {:?}: {error}", axes.title);
+        root.fill(&WHITE).map_err(|error| fail(&error))?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(axes.title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(58)
+            .build_cartesian_2d(axes.left..right, axes.low..axes.high)
+            .map_err(|error| fail(&error))?;
+        chart
+            .configure_mesh()
+            .x_desc(axes.x)
+            .y_desc(axes.y)
+            .axis_desc_style(("sans-serif", 16))
+            .label_style(("sans-serif", 14))
+            .light_line_style(WHITE)
+            .bold_line_style(RGBColor(228, 231, 235))
+            .draw()
+            .map_err(|error| fail(&error))?;
+        for (label, colour, points) in lines {
+            let style = colour.stroke_width(2);
+            let inside = points.iter().map(|(x, y)| (*x, y.clamp(axes.low, axes.high)));
+            chart
+                .draw_series(LineSeries::new(inside, style))
+                .map_err(|error| fail(&error))?
+                .label(*label)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        }
+        chart
+            .configure_series_labels()
+            .position(axes.legend.clone())
+            .background_style(WHITE.mix(0.85))
+            .label_font(("sans-serif", 15))
+            .draw()
+            .map_err(|error| fail(&error))?;
+        root.present().map_err(|error| fail(&error))?;
+    }
+    Ok(svg)
+}
