@@ -9,7 +9,7 @@ mod oracle;
 
 use meanfield_autoscalers::hpa::{
     Basis, Behavior, Decision, Direction, Failure, Flags, Hpa, Limit, Metric, Millis, Phase, Pod, Reading, Reason,
-    Resource, Rules, Sample, Seen, Spec, Status, Target,
+    Resource, Rules, Sample, Seen, Select, Spec, Status, Target,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -108,7 +108,7 @@ fn word(metrics: &[MetricJson], seen: &Seen, decision: &Decision, refused: bool)
     format!("{}{able}{active}{limited}", decision.replicas)
 }
 
-const RULES: [&str; 66] = [
+const RULES: [&str; 69] = [
     "utilisation: within tolerance",
     "utilisation: ratio",
     "utilisation: filled",
@@ -173,6 +173,9 @@ const RULES: [&str; 66] = [
     "behaviour: min",
     "behaviour: recommendation exactly as old as the window",
     "behaviour: change exactly as old as the period",
+    "behaviour: smallest change of several",
+    "behaviour: direction disabled",
+    "behaviour: own tolerance",
     "history: seeded at first sight",
     "history: update refused, then another round",
 ];
@@ -332,6 +335,15 @@ impl Story {
                 self.note(limit == Limit::ScaleDown, "behaviour: scale-down limit");
                 self.note(limit == Limit::Max, "behaviour: max");
                 self.note(limit == Limit::Min, "behaviour: min");
+                let held = match limit {
+                    Limit::ScaleUp => up.select,
+                    Limit::ScaleDown => down.select,
+                    _ => Select::Max,
+                };
+                let several = [up, down].iter().any(|rules| rules.policies.len() > 1);
+                self.note(held == Select::Min && several, "behaviour: smallest change of several");
+                self.note(held == Select::Disabled, "behaviour: direction disabled");
+                self.note(up.tolerance.is_some() || down.tolerance.is_some(), "behaviour: own tolerance");
                 let policies = |rules: &Rules| rules.policies.clone();
                 let mut periods = policies(up).into_iter().chain(policies(down)).map(|policy| policy.period);
                 let old = periods.any(|period| aged(&self.changes, i64::from(period) * 1000));

@@ -214,12 +214,14 @@ impl Step {
 pub fn scenario(rng: &mut ChaCha8Rng) -> Scenario {
     let scale_to_zero = rng.random_bool(0.25);
     let steps = if rng.random_bool(0.3) { 1 } else { rng.random_range(2..=12) };
+    let idle = scale_to_zero && rng.random_bool(0.5);
     let traits = Traits {
         scale_to_zero,
         messy: *[0.0, 0.1, 0.5].choose(rng).unwrap(),
         failing: *[0.0, 0.0, 0.3].choose(rng).unwrap(),
         requestless: rng.random_bool(0.05),
-        edited: rng.random_bool(0.3),
+        idle,
+        edited: rng.random_bool(if idle { 0.8 } else { 0.3 }),
         pace: *[0, 5_000, 15_000, 15_000, 60_000].choose(rng).unwrap(),
     };
     let mut spec = traits.spec(rng);
@@ -244,6 +246,8 @@ struct Traits {
     failing: f64,
     /// Whether some pod may lack a request, or request nothing.
     requestless: bool,
+    /// Whether there is often nothing to do and nothing in the way of zero replicas.
+    idle: bool,
     /// Whether the spec changes on the way.
     edited: bool,
     /// Usual milliseconds between steps.
@@ -257,11 +261,21 @@ impl Traits {
         if self.scale_to_zero && !outside {
             metrics[0] = MetricJson { kind: "external", ..metrics[0].clone() };
         }
+        if self.idle {
+            let outside = |metric: &MetricJson| MetricJson {
+                kind: *["object", "external"].choose(rng).unwrap(),
+                container: "",
+                average: rng.random_bool(0.5),
+                ..metric.clone()
+            };
+            metrics = metrics.iter().map(outside).collect();
+        }
         let min = if self.scale_to_zero && rng.random_bool(0.7) { 0 } else { rng.random_range(1..=5) };
         let max = (min + *[0, 3, 10, 40, 200].choose(rng).unwrap()).max(1);
+        let hasty = RulesJson { window: Some(0), select: None, policies: None, tolerance: None };
         let behavior = rng.random_bool(0.6).then(|| BehaviorJson {
             up: rng.random_bool(0.8).then(|| rules(rng)),
-            down: rng.random_bool(0.8).then(|| rules(rng)),
+            down: rng.random_bool(0.8).then(|| if self.idle { hasty } else { rules(rng) }),
         });
         SpecJson { min, max, metrics, behavior }
     }
@@ -270,6 +284,7 @@ impl Traits {
     fn respecified(&self, rng: &mut ChaCha8Rng, old: &SpecJson) -> SpecJson {
         let new = self.spec(rng);
         match rng.random_range(0..4) {
+            _ if self.idle => SpecJson { min: rng.random_range(0..=3).min(old.max), ..old.clone() },
             0 => SpecJson { min: rng.random_range(1..=3).min(old.max), ..old.clone() },
             1 => SpecJson { behavior: new.behavior, ..old.clone() },
             2 => SpecJson { max: new.max.max(old.min), ..old.clone() },
@@ -279,12 +294,13 @@ impl Traits {
 
     fn step(&self, rng: &mut ChaCha8Rng, first: bool, spec: &SpecJson, new: bool) -> Step {
         let wait = match rng.random_range(0..10) {
+            2..=5 if self.idle => 300_001,
             0 => *[0, 1, 14_999, 15_001, 30_000, 299_999, 300_000, 300_001].choose(rng).unwrap(),
             1 => rng.random_range(0..120_000),
             _ => self.pace,
         };
         let most = spec.max + 3;
-        let replicas = (first || rng.random_bool(0.2)).then(|| match rng.random_range(0..12) {
+        let replicas = (first || (!self.idle && rng.random_bool(0.2))).then(|| match rng.random_range(0..12) {
             0 => 0,
             1 => rng.random_range(0..=most),
             _ => rng.random_range(spec.min.max(1)..=spec.max).min(rng.random_range(1..=30)),
@@ -297,9 +313,10 @@ impl Traits {
             _ => guess.min(40),
         };
         let pods: Vec<_> = (0..pods).map(|_| self.pod(rng)).collect();
-        let load = ratio(rng);
+        let idle = self.idle && rng.random_bool(0.6);
+        let load = if idle { 0.0 } else { ratio(rng) };
         let readings = spec.metrics.iter().map(|metric| {
-            let load = if rng.random_bool(0.7) { load } else { ratio(rng) };
+            let load = if idle || rng.random_bool(0.7) { load } else { ratio(rng) };
             (!rng.random_bool(self.failing)).then(|| self.reading(rng, metric, load, guess, &pods))
         });
         let readings = readings.collect();
