@@ -49,7 +49,7 @@ pub struct Options {
     pub margin: f64,
     /// The least recommendation for a pod, divided among its containers.
     pub pod_min: Resources,
-    /// How many containers a pod has.
+    /// How many containers a pod has, as far as the recommender knows of them.
     pub containers: u32,
     /// Percentiles of CPU use.
     pub cpu_percentiles: Percentiles,
@@ -226,7 +226,7 @@ fn bounded(value: u64, min: u64, max: u64) -> u64 {
     if max == 0 { value } else { value.min(max) }
 }
 
-/// Time in nanoseconds, held where differences of two cannot overflow.
+/// Time in nanoseconds, which after 1970 suffices to 2262: a later time is taken for that.
 fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).map_or(i64::MAX / 4, |nanos| nanos.min(i64::MAX / 4))
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
