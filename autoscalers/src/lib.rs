@@ -3,4 +3,6 @@
 //! Pure computation: no clock, no I/O; whoever calls gives the time. Each module is checked against the autoscaler's own
 //! code by the oracles in `tests/oracles`.
 
+mod elementary;
 pub mod hpa;
+pub mod vpa;
