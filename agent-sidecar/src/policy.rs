@@ -7,11 +7,14 @@ use meanfield_common::{
 use crate::environment::Target;
 
 pub mod features;
-pub mod hpa_vpa;
+pub mod hpa;
 pub mod learning;
 pub mod planned;
 pub mod ppo;
 pub mod reactive;
+mod recent;
+pub mod rules;
+pub mod vpa;
 
 /// All that a policy may look at.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use meanfield_agent::{
     daemon,
     environment::Alone,
     http::Http,
-    policy::{Policy, hpa_vpa::HpaVpa, learning::Learning, ppo, ppo::Ppo, reactive::Reactive},
+    policy::{Policy, hpa::Follow, learning::Learning, ppo, ppo::Ppo, reactive::Reactive, rules::Rules},
 };
 use meanfield_common::{invalid::Invalid, reward::Shape};
 use meanfield_coordinator::token;
@@ -69,7 +69,7 @@ fn missing_model() -> Invalid {
 fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
     Ok(match (args.policy, &args.model) {
         (PolicyName::Reactive, _) => Box::new(Reactive::default()),
-        (PolicyName::HpaVpa, _) => Box::new(HpaVpa::new(args.hpa_target)?),
+        (PolicyName::HpaVpa, _) => Box::new(Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?),
         (PolicyName::Ppo, Some(path)) => {
             let network = ActorCritic::load(&read(path)?).with_context(|| path.display().to_string())?;
             ppo::check(network.config())?;

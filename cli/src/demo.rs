@@ -16,7 +16,7 @@ use std::{
 use anyhow::Context;
 use meanfield_agent::{
     http::Http,
-    policy::{hpa_vpa::HpaVpa, ppo::Ppo, reactive::Reactive},
+    policy::{hpa::Follow, ppo::Ppo, reactive::Reactive, rules::Rules},
     training::{Progress, Trainer},
 };
 use meanfield_common::identity::PoolName;
@@ -43,7 +43,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let episodes = args.episodes.unwrap_or(if args.quick { 150 } else { 400 });
     let days = if args.quick { 1 } else { 4 };
     // What can be wrong is found before the work, not after it.
-    HpaVpa::new(args.hpa_target)?;
+    Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?;
     std::fs::create_dir_all(&args.report).with_context(|| format!("cannot write to {}", args.report.display()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let daemon = runtime.block_on(Daemon::start(config.environments))?;
@@ -61,7 +61,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let bar = Bar::new("live", contest.rounds() as u64);
     let meanfield = runtime.block_on(contest.run("meanfield", &daemon.live, Some(&bar), live))?;
     bar.finish();
-    let hpa = |_| Ok((in_process(), HpaVpa::new(args.hpa_target)?));
+    let hpa = |_| Ok((in_process(), Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?));
     let hpa = runtime.block_on(contest.run("hpa-vpa", &pool("hpa-vpa")?, None, hpa))?;
     let reactive = |_| Ok((in_process(), Reactive::default()));
     let reactive = runtime.block_on(contest.run("reactive", &pool("reactive")?, None, reactive))?;

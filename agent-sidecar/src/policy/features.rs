@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{View, hpa_vpa::push};
+use super::{View, recent::push};
 
 /// Numbers besides the embedding.
 pub const SIZE: usize = 21;

@@ -14,7 +14,7 @@ use meanfield_common::{
 
 use super::{
     Decision, Policy, View,
-    hpa_vpa::{memory_peak, push},
+    recent::{memory_peak, push},
 };
 
 /// Steps of demand that count as recent: two minutes of 15 s.

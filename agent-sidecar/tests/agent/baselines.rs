@@ -5,7 +5,7 @@ use std::sync::Arc;
 use meanfield_agent::{
     agent::{Agent, Report},
     environment::{SharedCluster, Target, Tenant},
-    policy::{Policy, hpa_vpa::HpaVpa, reactive::Reactive},
+    policy::{Policy, hpa::Follow, reactive::Reactive, rules::Rules},
 };
 use meanfield_common::{action::Action, reward::Shape, slo::Slo};
 use meanfield_simulator::{
@@ -20,8 +20,8 @@ use crate::support::{Coordinator, now, pool};
 /// Steps of a test: ten minutes of settling, and as much again.
 const STEPS: usize = 80;
 
-fn hpa() -> HpaVpa {
-    HpaVpa::new(0.6).unwrap()
+fn hpa() -> Rules {
+    Rules::hpa_vpa(Follow::Cpu(0.6)).unwrap()
 }
 
 /// Runs the function at `place` under a load of so many times its mean rate in each step.
