@@ -7,9 +7,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`workload`] | what a request of each function needs, and its SLO from an isolated run |
+//! | [`workload`] | what a request of each function or segment needs, and its SLO from an isolated run |
+//! | [`input`] | how demand follows from the size of what requests bring along |
 //! | [`arrivals`] | seeded arrival rates: a day's curve, bursts, noise |
 //! | [`scenario`] | who shares which nodes: the standard clusters |
+//! | [`origin`] | reading TOML so that a refusal says where |
 //! | [`placement`] | the scheduler: requests onto nodes |
 //! | [`sharing`] | max-min fair CPU under quotas |
 //! | [`queue`] | waiting times and latency percentiles |
@@ -22,6 +24,8 @@ pub mod anomaly;
 pub mod arrivals;
 pub mod cluster;
 mod fluid;
+pub mod input;
+pub mod origin;
 pub mod placement;
 pub mod queue;
 pub mod scenario;
