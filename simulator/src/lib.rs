@@ -9,6 +9,8 @@
 //! |---|---|
 //! | [`workload`] | what a request of each function or segment needs, and its SLO from an isolated run |
 //! | [`input`] | how demand follows from the size of what requests bring along |
+//! | [`application`] | programs put together from segments |
+//! | [`instability`] | payloads and loads that change while running |
 //! | [`arrivals`] | seeded arrival rates: a day's curve, bursts, noise |
 //! | [`scenario`] | who shares which nodes: the standard clusters |
 //! | [`origin`] | reading TOML so that a refusal says where |
@@ -21,10 +23,12 @@
 //! | `fluid` | how requests fare in a step, in closed form |
 
 pub mod anomaly;
+pub mod application;
 pub mod arrivals;
 pub mod cluster;
 mod fluid;
 pub mod input;
+pub mod instability;
 pub mod origin;
 pub mod placement;
 pub mod queue;
