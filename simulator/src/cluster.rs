@@ -326,8 +326,9 @@ impl Cluster {
     /// Places the pods of all tenants and has them ready at once, as in a cluster that has run for long.
     pub fn warm_up(&mut self) {
         self.reconcile();
-        for pod in self.tenants.iter_mut().flatten().flat_map(|tenant| &mut tenant.pods) {
-            pod.starting = 0.0;
+        for tenant in self.tenants.iter_mut().flatten() {
+            let warm = tenant.spec.workload.warmup;
+            tenant.pods.iter_mut().for_each(|pod| (pod.starting, pod.age) = (0.0, warm));
         }
     }
 

@@ -7,9 +7,13 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`workload`] | what a request of each function needs, and its SLO from an isolated run |
+//! | [`workload`] | what a request of each function or segment needs, and its SLO from an isolated run |
+//! | [`input`] | how demand follows from the size of what requests bring along |
+//! | [`application`] | programs put together from segments |
+//! | [`instability`] | payloads and loads that change while running |
 //! | [`arrivals`] | seeded arrival rates: a day's curve, bursts, noise |
 //! | [`scenario`] | who shares which nodes: the standard clusters |
+//! | [`origin`] | reading TOML so that a refusal says where |
 //! | [`placement`] | the scheduler: requests onto nodes |
 //! | [`sharing`] | max-min fair CPU under quotas |
 //! | `tenant` | pods: their life, their size, their memory |
@@ -18,9 +22,13 @@
 //! | `fluid` | how requests fare in a step, in closed form |
 
 pub mod anomaly;
+pub mod application;
 pub mod arrivals;
 pub mod cluster;
 mod fluid;
+pub mod input;
+pub mod instability;
+pub mod origin;
 pub mod placement;
 pub mod scenario;
 pub mod sharing;

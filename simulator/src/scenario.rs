@@ -22,10 +22,14 @@ pub const STEP_SECONDS: f64 = 15.0;
 /// The most tenants that a scenario takes.
 pub const MOST_TENANTS: usize = 10_000;
 
-/// The twelve functions, or any number of tenants running them in turn, on a matching number of nodes: five nodes of
-/// 8 cores and 32 GiB for twelve tenants, whose mean demand is then 44 % of the cores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Nodes for so many tenants.
+const NODES_PER_TENANTS: (usize, usize) = (5, 12);
+
+/// The twelve functions, or any number of tenants running them or other workloads in turn, on a matching number of
+/// nodes: five nodes of 8 cores and 32 GiB for twelve tenants. The mean demand of the twelve functions is 39 % of that.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
+    workloads: Vec<Arc<Workload>>,
     tenants: usize,
     steps: usize,
 }
@@ -40,15 +44,24 @@ pub enum Start {
 }
 
 impl Scenario {
-    /// So many tenants, with arrivals for so many steps.
+    /// So many tenants that run the twelve functions in turn, with arrivals for so many steps.
     pub fn new(tenants: usize, steps: usize) -> Result<Self, Invalid> {
+        Self::of(functions(), tenants, steps)
+    }
+
+    /// So many tenants that run the given workloads in turn, with arrivals for so many steps.
+    pub fn of(workloads: &[Arc<Workload>], tenants: usize, steps: usize) -> Result<Self, Invalid> {
+        if workloads.is_empty() {
+            return Err(Invalid::new("workloads", 0, "at least 1"));
+        }
+        workloads.iter().try_for_each(|workload| workload.check())?;
         if !(1..=MOST_TENANTS).contains(&tenants) {
             return Err(Invalid::new("agents", tenants, format!("within [1, {MOST_TENANTS}]")));
         }
         if steps == 0 {
             return Err(Invalid::new("steps", steps, "at least 1"));
         }
-        Ok(Self { tenants, steps })
+        Ok(Self { workloads: workloads.to_vec(), tenants, steps })
     }
 
     /// How many tenants it starts with.
@@ -67,16 +80,15 @@ impl Scenario {
     #[must_use]
     pub fn cluster(&self) -> Spec {
         let node = Node::new(8.0, Bytes::mebi(32 * 1024));
-        let count = (self.tenants * 5).div_ceil(functions().len());
+        let (nodes, tenants) = NODES_PER_TENANTS;
+        let count = (self.tenants * nodes).div_ceil(tenants);
         Spec::new(vec![node; count], STEP_SECONDS, 1.5)
     }
 
     /// The tenant at a place, with arrivals drawn from a seed.
     pub fn tenant(&self, place: usize, seed: u64, start: Start) -> Result<TenantSpec, Invalid> {
-        let workload = functions()[place % functions().len()].clone();
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // One stream a place, so that adding a tenant changes nobody else's arrivals.
-        rng.set_stream(place as u64);
+        let workload = self.workloads[place % self.workloads.len()].clone();
+        let mut rng = stream(seed, place);
         let arrivals = arrivals::generate(workload.mean_rate(), self.steps, STEP_SECONDS, &mut rng);
         let bounds = bounds(&workload)?;
         let scale = bounds.clamp(&match start {
@@ -101,17 +113,32 @@ impl Scenario {
     }
 }
 
-/// Within which a function may be scaled.
-fn bounds(workload: &Workload) -> Result<Bounds, Invalid> {
-    let least = Bytes(workload.memory_idle.0 + 2 * workload.memory_request.0);
-    let most = Bytes(2 * (workload.memory_idle.0 + u64::from(workload.slots) * workload.memory_request.0));
+/// The random numbers of the tenant at a place: one stream each, so that adding one changes nobody else's arrivals.
+pub(crate) fn stream(seed: u64, place: usize) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(place as u64);
+    rng
+}
+
+/// Within which a function may be scaled, unless somebody says otherwise.
+pub(crate) fn bounds(workload: &Workload) -> Result<Bounds, Invalid> {
+    // Some pods use up to a twentieth more than others; none may be killed for being idle.
+    let (idle, request) = (workload.memory_idle.0, workload.memory_request.0);
+    let least = Bytes((idle + 2 * request).max(idle + idle / 16));
+    let most = Bytes(2 * (idle + u64::from(workload.slots) * request));
     Bounds::new(1..=16, MilliCores(250)..=MilliCores(4000), least..=most)
 }
 
-/// So many times the mean demand, in pods of so many milli-cores, with memory for half their slots.
-fn sized(workload: &Workload, times: f64, cpu: u64) -> Scale {
+/// So many times the mean demand, in pods of so many milli-cores, with memory for half their slots, or for all
+/// slots, without a squeezed page cache, where they are few.
+pub(crate) fn sized(workload: &Workload, times: f64, cpu: u64) -> Scale {
     let cpu = MilliCores(cpu);
-    let replicas = (workload.demand * times / cpu.cores()).ceil() as u32;
-    let memory = Bytes(workload.memory_idle.0 + u64::from(workload.slots) / 2 * workload.memory_request.0);
+    // A pod whose slots fill first cannot use all of its cores.
+    let inside = workload.cpu_seconds() + workload.io_seconds() + workload.network_seconds();
+    let usable = cpu.cores().min(f64::from(workload.slots) * workload.cpu_seconds() / inside);
+    let replicas = (workload.demand * times / usable).ceil() as u32;
+    let (idle, request, slots) = (workload.memory_idle.0, workload.memory_request.0, u64::from(workload.slots));
+    let few = idle + slots.min(4) * request;
+    let memory = Bytes((idle + slots / 2 * request).max(few + few / 3));
     Scale { replicas, limit: Resources { cpu, memory } }
 }

@@ -1,19 +1,23 @@
-//! What a request of each function needs.
+//! What a request needs: of the twelve functions, of the sixteen segments, and of what a user brings in a file.
 //!
-//! The twelve serverless functions of the SIMPPO evaluation in its three categories. Their demands are ours, chosen to
-//! differ by the orders of magnitude that such functions do; no measurement of the original programs is claimed.
+//! Functions and segments are TOML files under `data/`, part of the program. Names are those of the SIMPPO and AWARE
+//! evaluations; demands are ours, chosen to differ by the orders of magnitude that such programs do. No measurement of
+//! the original programs is claimed.
+
+mod file;
 
 use std::sync::{Arc, LazyLock};
 
 use meanfield_common::{
     identity::Category,
-    invalid::Invalid,
+    invalid::{Invalid, within},
     queue::Station,
     resources::Bytes,
     slo::{Percentile, Slo},
 };
 
-use crate::placement::Node;
+pub use crate::input::Input;
+use crate::{origin::label, placement::Node};
 
 /// How the CPU time of requests varies around its mean.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,6 +52,8 @@ pub struct Workload {
     pub name: String,
     /// What it needs most.
     pub category: Category,
+    /// What its requests bring along, when the size of that decides what they need.
+    pub input: Option<Input>,
     /// CPU milliseconds of a request.
     pub cpu_ms: f64,
     /// How they vary.
@@ -76,60 +82,75 @@ pub struct Workload {
     pub retries: u32,
     /// Mean demand in cores, from which the mean arrival rate follows.
     pub demand: f64,
+    /// From which its objective follows.
+    pub objective: Objective,
 }
 
-/// How far above its isolated 99th percentile a function may go.
-const SLO_MARGIN: f64 = 1.15;
-
-fn function(
-    name: &str,
-    category: Category,
-    (cpu_ms, variation, io_mb): (f64, f64, f64),
-    (idle, request): (u64, u64),
-    startup: f64,
-    demand: f64,
-) -> Arc<Workload> {
-    let (memory_idle, memory_request) = (Bytes::mebi(idle), Bytes::mebi(request));
-    Arc::new(Workload {
-        name: name.to_owned(),
-        category,
-        cpu_ms,
-        distribution: Distribution::Lognormal { variation },
-        io_mb,
-        network_mb: 0.0,
-        traffic_mb: 0.0,
-        memory_idle,
-        memory_request,
-        slots: 32,
-        startup,
-        warmup: 0.0,
-        cold: 1.0,
-        timeout: 30.0,
-        retries: 0,
-        demand,
-    })
+/// The rule from which a workload's objective is computed: its latency in isolation, and how much more is allowed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Objective {
+    /// Which percentile of latency.
+    pub percentile: Percentile,
+    /// Cores of the one pod that is alone on its node.
+    pub cores: f64,
+    /// How loaded it is, within [0, 1).
+    pub load: f64,
+    /// How far above that latency it may go: 0.15 is 15 %.
+    pub margin: f64,
 }
 
-/// The twelve functions.
+impl Default for Objective {
+    /// The 99th percentile of one core, half loaded, plus 15 %.
+    fn default() -> Self {
+        Self { percentile: Percentile::P99, cores: 1.0, load: 0.5, margin: 0.15 }
+    }
+}
+
+/// Parses files that are part of this program, in the order given.
+macro_rules! library {
+    ($folder:literal: $($name:literal),+ $(,)?) => {
+        [$((concat!($folder, "/", $name, ".toml"), include_str!(concat!("../data/", $folder, "/", $name, ".toml")))),+]
+            .map(|(origin, text)| embedded(origin, text))
+    };
+}
+
+#[expect(clippy::panic, reason = "the files are part of the program, and a test reads every one of them")]
+fn embedded(origin: &str, text: &str) -> Arc<Workload> {
+    Workload::parse(text, origin).map_or_else(|error| panic!("{error}"), Arc::new)
+}
+
+/// The twelve functions of the SIMPPO evaluation.
 #[must_use]
 pub fn functions() -> &'static [Arc<Workload>] {
-    static FUNCTIONS: LazyLock<Vec<Arc<Workload>>> = LazyLock::new(|| {
-        vec![
-            function("base64", Category::Cpu, (40.0, 0.4, 0.1), (64, 4), 3.0, 1.4),
-            function("primes", Category::Cpu, (90.0, 0.3, 0.0), (48, 2), 3.0, 1.9),
-            function("markdown2html", Category::Cpu, (25.0, 0.5, 0.05), (80, 6), 4.0, 1.0),
-            function("sentiment-analysis", Category::Memory, (60.0, 0.5, 0.2), (400, 20), 12.0, 1.2),
-            function("image-resize", Category::Cpu, (120.0, 0.6, 1.0), (120, 40), 5.0, 1.8),
-            function("html-gen", Category::Cpu, (15.0, 0.4, 0.02), (96, 4), 4.0, 0.9),
-            function("uploader", Category::Io, (20.0, 0.6, 4.0), (64, 12), 4.0, 0.7),
-            function("compression", Category::Io, (70.0, 0.7, 6.0), (96, 24), 5.0, 1.0),
-            function("image-inference", Category::Memory, (180.0, 0.3, 0.5), (700, 48), 20.0, 2.1),
-            function("page-rank", Category::Memory, (140.0, 0.6, 0.1), (300, 64), 8.0, 1.3),
-            function("graph-bft", Category::Memory, (80.0, 0.5, 0.1), (250, 40), 8.0, 1.1),
-            function("graph-mst", Category::Memory, (100.0, 0.5, 0.1), (250, 48), 8.0, 1.1),
-        ]
+    static FUNCTIONS: LazyLock<[Arc<Workload>; 12]> = LazyLock::new(|| {
+        library!("functions":
+            "base64", "primes", "markdown2html", "sentiment-analysis", "image-resize", "html-gen", "uploader",
+            "compression", "image-inference", "page-rank", "graph-bft", "graph-mst",
+        )
     });
-    &FUNCTIONS
+    &*FUNCTIONS
+}
+
+/// The sixteen production segments of the AWARE evaluation, of which [`crate::application`] puts programs together.
+#[must_use]
+pub fn segments() -> &'static [Arc<Workload>] {
+    static SEGMENTS: LazyLock<[Arc<Workload>; 16]> = LazyLock::new(|| {
+        library!("segments":
+            "floating-point", "model-serving", "image-scaling", "image-rotation", "image-encoding", "text-processing",
+            "data-compression", "data-decompression", "web-serving", "table-scan", "table-write", "object-read",
+            "object-write", "object-stream", "file-read", "file-write",
+        )
+    });
+    &*SEGMENTS
+}
+
+/// The function or segment of that name.
+pub fn named(name: &str) -> Result<Arc<Workload>, Invalid> {
+    let mut known = functions().iter().chain(segments());
+    known.find(|workload| workload.name == name).cloned().ok_or_else(|| {
+        let known: Vec<_> = functions().iter().chain(segments()).map(|workload| workload.name.as_str()).collect();
+        Invalid::new("function", format!("{name:?}"), format!("one of {}", known.join(", ")))
+    })
 }
 
 impl Workload {
@@ -145,32 +166,89 @@ impl Workload {
         self.demand / self.cpu_seconds()
     }
 
-    /// The objective: the 99th percentile of a pod of one core, alone on its node and half loaded, plus 15 %.
+    /// The objective: latency alone on a node as [`Objective`] says, plus its margin.
     pub fn slo(&self) -> Result<Slo, Invalid> {
+        let Objective { percentile, cores, load, margin } = self.objective;
         let alone = Station {
-            cores: 1.0,
+            cores,
             slots: f64::from(self.slots),
-            seconds: self.cpu_seconds(),
+            seconds: self.cpu_seconds() / cores.min(1.0),
             variation: self.distribution.variation(),
             elsewhere: self.io_mb / Node::DISK_MB + self.network_mb / Node::NETWORK_MB,
         };
-        let [_, high] = alone.latency(0.5).percentiles();
-        Slo::latency(Percentile::P99, high * SLO_MARGIN * 1000.0)
+        let which = match percentile {
+            Percentile::P50 => 0,
+            Percentile::P99 => 1,
+        };
+        Slo::latency(percentile, alone.latency(load).percentiles()[which] * (1.0 + margin) * 1000.0)
+    }
+
+    /// Whether it can run: every number within its bound. Fields are called as in a file.
+    pub fn check(&self) -> Result<(), Invalid> {
+        label("name", &self.name)?;
+        for (field, value, low, high) in [
+            ("request.cpu_ms", self.cpu_ms, 1e-3, 1e6),
+            ("request.variation", self.distribution.variation(), 0.0, 10.0),
+            ("request.io_mb", self.io_mb, 0.0, 1e5),
+            ("request.network_mb", self.network_mb, 0.0, 1e5),
+            ("request.memory_traffic_mb", self.traffic_mb, 0.0, 1e6),
+            ("pod.startup_seconds", self.startup, 0.0, 3600.0),
+            ("pod.warmup_seconds", self.warmup, 0.0, 3600.0),
+            ("pod.cold", self.cold, 1.0, 100.0),
+            ("client.timeout_seconds", self.timeout, 1e-3, 86_400.0),
+            ("load.cores", self.demand, 1e-6, 1e4),
+            ("slo.cores", self.objective.cores, 1e-3, 1024.0),
+            ("slo.load", self.objective.load, 0.0, 0.95),
+            ("slo.margin", self.objective.margin, 0.0, 10.0),
+        ] {
+            within(field, value, low, high)?;
+        }
+        for (field, value, low, high) in [
+            ("request.memory", self.memory_request.0, 1, 1 << 40),
+            ("pod.memory", self.memory_idle.0, 1, 1 << 40),
+            ("pod.slots", self.slots.into(), 1, 10_000),
+            ("client.retries", self.retries.into(), 0, 10),
+        ] {
+            if !(low..=high).contains(&value) {
+                return Err(Invalid::new(field, value, format!("within [{low}, {high}]")));
+            }
+        }
+        self.slo().map(|_| ()).map_err(|error| Invalid { field: "slo".to_owned(), ..error })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn the_twelve_functions_differ_and_cover_the_categories() {
-        for category in Category::ALL {
-            assert!(functions().iter().filter(|workload| workload.category == category).count() >= 2, "{category:?}");
+    fn names_differ_and_categories_are_covered() {
+        let all: BTreeSet<_> = functions().iter().chain(segments()).map(|workload| &workload.name).collect();
+        assert_eq!(all.len(), 28);
+        for (set, name) in [(functions(), "functions"), (segments(), "segments")] {
+            for category in Category::ALL {
+                let count = set.iter().filter(|workload| workload.category == category).count();
+                assert!(count >= 2, "{name}: {category:?}");
+            }
         }
-        for (index, one) in functions().iter().enumerate() {
-            assert!(functions()[index + 1..].iter().all(|other| other.name != one.name));
-            assert!(one.slo().is_ok(), "{}", one.name);
-        }
+        assert!(named("base64").is_ok() && named("file-read").is_ok());
+        let refused = named("nothing").unwrap_err();
+        assert!(refused.bound.contains("base64, primes") && refused.bound.contains("file-write"), "{refused}");
+    }
+
+    #[test]
+    fn the_objective_is_the_rule_and_not_a_number() {
+        let workload = functions()[0].as_ref().clone();
+        let milliseconds = |objective| match (Workload { objective, ..workload.clone() }).slo().unwrap() {
+            Slo::Latency { milliseconds, .. } => milliseconds,
+            Slo::Throughput { .. } => unreachable!(),
+        };
+        let usual = milliseconds(Objective::default());
+        assert!((milliseconds(Objective { margin: 0.0, ..Objective::default() }) * 1.15 / usual - 1.0).abs() < 1e-12);
+        assert!(milliseconds(Objective { load: 0.8, ..Objective::default() }) > usual);
+        assert!(milliseconds(Objective { cores: 0.5, ..Objective::default() }) > 1.9 * usual);
+        assert!(milliseconds(Objective { percentile: Percentile::P50, ..Objective::default() }) < usual);
     }
 }
