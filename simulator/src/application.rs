@@ -139,7 +139,7 @@ fn combine(name: &str, demand: f64, parts: &[Workload]) -> Workload {
 
 /// That of the segments in which a request spends the most time.
 fn category(parts: &[Workload]) -> Category {
-    let seconds = |part: &Workload| part.cpu_seconds() + part.io_seconds() + part.network_seconds();
+    let seconds = |part: &Workload| part.cpu_seconds() + part.elsewhere_seconds();
     let of = |category| parts.iter().filter(|part| part.category == category).map(seconds).sum::<f64>();
     Category::ALL.into_iter().max_by(|a, b| of(*a).total_cmp(&of(*b))).unwrap_or(Category::Cpu)
 }

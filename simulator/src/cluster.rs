@@ -9,13 +9,15 @@ use std::sync::Arc;
 use meanfield_common::{
     invalid::Invalid,
     observation::Observation,
-    queue::Balancing,
     resources::{Bounds, Resources, Scale},
     slo::Slo,
 };
 
+pub use meanfield_common::queue::Balancing;
+
 use crate::{
     anomaly::Anomaly,
+    events::{Events, Journal},
     fluid::Fluid,
     placement::{Ledger, Node, place},
     tenant::{Tenant, release, request},
@@ -45,6 +47,8 @@ pub enum Model {
     /// In closed form from rates: fast, for training.
     #[default]
     Fluid,
+    /// From every request: slow, for truth. Checked against queueing theory.
+    Events,
 }
 
 /// How pods share a node's cores.
@@ -137,6 +141,8 @@ pub enum Doubt {
     Saturated,
     /// The engine does not know the kind of sharing that was asked for.
     Sharing,
+    /// More requests than are simulated one by one: the surplus was turned away.
+    Capped,
 }
 
 /// What an engine found out about a tenant in one step; times in seconds.
@@ -178,6 +184,7 @@ pub struct Cluster {
 #[derive(Debug, Clone)]
 enum Engine {
     Fluid(Fluid),
+    Events(Events),
 }
 
 /// Each answered request of one tenant makes so many requests to another.
@@ -222,6 +229,7 @@ impl Cluster {
         }
         let engine = match spec.model {
             Model::Fluid => Engine::Fluid(Fluid::new(&spec)),
+            Model::Events => Engine::Events(Events::new(&spec)?),
         };
         let ledgers = spec.nodes.iter().copied().map(Ledger::new).collect();
         Ok(Self { ledgers, spec, tenants: Vec::new(), calls: Vec::new(), engine, step: 0 })
@@ -246,6 +254,10 @@ impl Cluster {
         }
         if spec.changes.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
             return Err(Invalid::new("changes", spec.workload.name.as_str(), "in ascending order of steps"));
+        }
+        if self.spec.model == Model::Events {
+            Events::check(&spec.workload)?;
+            spec.changes.iter().try_for_each(|(_, workload)| Events::check(workload))?;
         }
         self.tenants.push(Some(Tenant::new(spec)));
         Ok(TenantId(self.tenants.len() - 1))
@@ -313,6 +325,15 @@ impl Cluster {
         self.tenants.get(id.0)?.as_ref().map(|tenant| tenant.outcome)
     }
 
+    /// Every latency of a tenant in the last step; `None` unless the model runs every request.
+    #[must_use]
+    pub fn journal(&self, id: TenantId) -> Option<&Journal> {
+        match &self.engine {
+            Engine::Fluid(_) => None,
+            Engine::Events(events) => events.journal(id.0),
+        }
+    }
+
     /// Steps since the start.
     #[must_use]
     pub fn steps(&self) -> usize {
@@ -338,6 +359,7 @@ impl Cluster {
         self.pass_calls_on();
         match &mut self.engine {
             Engine::Fluid(fluid) => fluid.step(&self.spec, &mut self.tenants, self.step),
+            Engine::Events(events) => events.step(&self.spec, &mut self.tenants, self.step),
         }
         for tenant in self.tenants.iter_mut().flatten() {
             tenant.report(&self.spec);

@@ -26,7 +26,7 @@ use crate::{
 const FULLEST: f64 = 0.95;
 
 /// How many times more a request moves over the memory bus when the whole last-level cache is taken from it.
-const CACHE_MISSES: f64 = 3.0;
+pub(crate) const CACHE_MISSES: f64 = 3.0;
 
 /// Scratch space of a step.
 #[derive(Debug, Clone)]
@@ -262,12 +262,12 @@ impl Fluid {
     }
 }
 
-fn weight(spec: &Spec, pod: &Pod) -> f64 {
+pub(crate) fn weight(spec: &Spec, pod: &Pod) -> f64 {
     request(pod.limit, spec.overcommit).cpu.cores()
 }
 
 /// What is left of something that is used so much already.
-fn slack(utilisation: f64) -> f64 {
+pub(crate) fn slack(utilisation: f64) -> f64 {
     1.0 - utilisation.min(FULLEST)
 }
 

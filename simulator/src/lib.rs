@@ -1,7 +1,8 @@
 //! A shared cluster in simulated time.
 //!
-//! Tenants' pods share nodes; what one tenant takes, its neighbours miss. The physics is a fluid model: one step (15 s
-//! by default) is computed in closed form from rates, so training is fast, and the same seed gives the same bytes.
+//! Tenants' pods share nodes; what one tenant takes, its neighbours miss. One step (15 s by default) is either computed
+//! in closed form from rates, so training is fast, or from every single request, so that no formula is trusted. The same
+//! seed gives the same bytes.
 //!
 //! Open [`cluster`] first; one step there reads top to bottom.
 //!
@@ -20,11 +21,13 @@
 //! | [`anomaly`] | disturbances from outside |
 //! | [`cluster`] | the orchestrator: pods, nodes, steps |
 //! | `fluid` | how requests fare in a step, in closed form |
+//! | [`events`] | how requests fare in a step, one by one |
 
 pub mod anomaly;
 pub mod application;
 pub mod arrivals;
 pub mod cluster;
+pub mod events;
 mod fluid;
 pub mod input;
 pub mod instability;

@@ -134,7 +134,7 @@ pub(crate) fn bounds(workload: &Workload) -> Result<Bounds, Invalid> {
 pub(crate) fn sized(workload: &Workload, times: f64, cpu: u64) -> Scale {
     let cpu = MilliCores(cpu);
     // A pod whose slots fill first cannot use all of its cores.
-    let inside = workload.cpu_seconds() + workload.io_seconds() + workload.network_seconds();
+    let inside = workload.cpu_seconds() + workload.elsewhere_seconds();
     let usable = cpu.cores().min(f64::from(workload.slots) * workload.cpu_seconds() / inside);
     let replicas = (workload.demand * times / usable).ceil() as u32;
     let (idle, request, slots) = (workload.memory_idle.0, workload.memory_request.0, u64::from(workload.slots));

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Extra seconds before a killed pod starts again.
-const RESTART_DELAY: f64 = 10.0;
+pub(crate) const RESTART_DELAY: f64 = 10.0;
 /// The share of its limit from which a pod's page cache is squeezed.
 const PRESSURE_FROM: f64 = 0.8;
 
@@ -57,8 +57,7 @@ pub(crate) struct Tenant {
 impl Pod {
     /// How much more I/O a request needs because the page cache is squeezed: 1 to 4.
     pub(crate) fn squeeze(&self) -> f64 {
-        let pressure = ((self.fullness - PRESSURE_FROM) / (1.0 - PRESSURE_FROM)).clamp(0.0, 1.0);
-        1.0 + 3.0 * pressure * pressure
+        squeeze(self.fullness)
     }
 
     /// The CPU limit in cores, as it is in force on average over the next `seconds`.
@@ -237,6 +236,12 @@ pub(crate) fn release(ledgers: &mut [Ledger], overcommit: f64, pod: &Pod) {
     if let Some(node) = pod.node {
         ledgers[node].give_back(request(pod.limit, overcommit));
     }
+}
+
+/// How much more I/O a request needs in a pod that is so full.
+pub(crate) fn squeeze(fullness: f64) -> f64 {
+    let pressure = ((fullness - PRESSURE_FROM) / (1.0 - PRESSURE_FROM)).clamp(0.0, 1.0);
+    1.0 + 3.0 * pressure * pressure
 }
 
 /// The request behind a limit: CPU is overcommitted, memory never.

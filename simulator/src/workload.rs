@@ -166,6 +166,12 @@ impl Workload {
         self.demand / self.cpu_seconds()
     }
 
+    /// Seconds outside the CPU: on an idle disk and an idle network.
+    #[must_use]
+    pub fn elsewhere_seconds(&self) -> f64 {
+        self.io_mb / Node::DISK_MB + self.network_mb / Node::NETWORK_MB
+    }
+
     /// The objective: latency alone on a node as [`Objective`] says, plus its margin.
     pub fn slo(&self) -> Result<Slo, Invalid> {
         let Objective { percentile, cores, load, margin } = self.objective;
@@ -174,7 +180,7 @@ impl Workload {
             slots: f64::from(self.slots),
             seconds: self.cpu_seconds() / cores.min(1.0),
             variation: self.distribution.variation(),
-            elsewhere: self.io_mb / Node::DISK_MB + self.network_mb / Node::NETWORK_MB,
+            elsewhere: self.elsewhere_seconds(),
         };
         let which = match percentile {
             Percentile::P50 => 0,

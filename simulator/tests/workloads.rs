@@ -72,7 +72,7 @@ fn a_refusal_names_file_line_field_value_and_bound() {
 #[test]
 fn slots_of_blocking_functions_fill_before_their_cpu_does() {
     for workload in functions().iter().filter(|workload| workload.category == Category::Io) {
-        let inside = workload.cpu_seconds() + workload.io_seconds() + workload.network_seconds();
+        let inside = workload.cpu_seconds() + workload.elsewhere_seconds();
         let busy = f64::from(workload.slots) / inside * workload.cpu_seconds();
         assert!((1.0..4.0).contains(&busy), "{}: {busy} cores at most", workload.name);
     }
