@@ -187,6 +187,15 @@ enum Engine {
     Events(Events),
 }
 
+impl Engine {
+    fn new(spec: &Spec) -> Result<Self, Invalid> {
+        Ok(match spec.model {
+            Model::Fluid => Self::Fluid(Fluid::new(spec)),
+            Model::Events => Self::Events(Events::new(spec)?),
+        })
+    }
+}
+
 /// Each answered request of one tenant makes so many requests to another.
 #[derive(Debug, Clone, Copy)]
 struct Call {
@@ -227,10 +236,7 @@ impl Cluster {
             positive(&format!("nodes[{index}].network"), node.network)?;
             positive(&format!("nodes[{index}].bus"), node.bus)?;
         }
-        let engine = match spec.model {
-            Model::Fluid => Engine::Fluid(Fluid::new(&spec)),
-            Model::Events => Engine::Events(Events::new(&spec)?),
-        };
+        let engine = Engine::new(&spec)?;
         let ledgers = spec.nodes.iter().copied().map(Ledger::new).collect();
         Ok(Self { ledgers, spec, tenants: Vec::new(), calls: Vec::new(), engine, step: 0 })
     }
@@ -342,6 +348,14 @@ impl Cluster {
 
     fn request(&self, limit: Resources) -> Resources {
         request(limit, self.spec.overcommit)
+    }
+
+    /// Computes steps in another way from now on. Pods stay as they are; requests that wait are forgotten.
+    pub fn switch(&mut self, model: Model) -> Result<(), Invalid> {
+        self.spec.model = model;
+        self.engine = Engine::new(&self.spec)?;
+        self.tenants.iter_mut().flatten().for_each(|tenant| tenant.backlog = 0.0);
+        Ok(())
     }
 
     /// Places the pods of all tenants and has them ready at once, as in a cluster that has run for long.

@@ -175,12 +175,18 @@ impl Workload {
     /// The objective: latency alone on a node as [`Objective`] says, plus its margin.
     pub fn slo(&self) -> Result<Slo, Invalid> {
         let Objective { percentile, cores, load, margin } = self.objective;
+        // Alone on its node, only its own requests keep the disk and the network busy.
+        let rate = load * cores / self.cpu_seconds();
+        let busy = |mb: f64, per_second: f64| {
+            let seconds = mb / per_second;
+            seconds / (1.0 - (rate * seconds).min(0.95))
+        };
         let alone = Station {
             cores,
             slots: f64::from(self.slots),
             seconds: self.cpu_seconds() / cores.min(1.0),
             variation: self.distribution.variation(),
-            elsewhere: self.elsewhere_seconds(),
+            elsewhere: busy(self.io_mb, Node::DISK_MB) + busy(self.network_mb, Node::NETWORK_MB),
         };
         let which = match percentile {
             Percentile::P50 => 0,
