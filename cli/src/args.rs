@@ -1,6 +1,6 @@
 //! Every command and every setting. The long name of a flag is its key in the configuration file too.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZero, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
 use clap_complete::Shell;
@@ -30,6 +30,8 @@ pub enum Command {
     Coordinator(CoordinatorArgs),
     /// Run one agent in real time, on a simulated workload of its own.
     Agent(AgentArgs),
+    /// Run an experiment whose tables stand in the docs.
+    Eval(EvalArgs),
     /// Measure speed and size, beside a peer in the same run where there is one.
     Bench(BenchArgs),
     /// Print a completion script for a shell.
@@ -172,6 +174,47 @@ pub struct LogArgs {
     /// How to log.
     #[arg(long, env = "MEANFIELD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Experiment {
+    /// Every rule-based autoscaler, in default and tuned form, beside the reactive queue model and the yardsticks.
+    Baselines,
+    /// The simulator's fluid model against its event model.
+    Fluid,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModelName {
+    /// In closed form: fast.
+    Fluid,
+    /// Every request.
+    Events,
+}
+
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Which one.
+    #[arg(value_enum)]
+    pub experiment: Experiment,
+    /// Fewer seeds, traces and cases.
+    #[arg(long, env = "MEANFIELD_QUICK", value_parser = BoolishValueParser::new())]
+    pub quick: bool,
+    /// Seeds of each trace [default: 5, or 2 with --quick].
+    #[arg(long, env = "MEANFIELD_SEEDS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: Option<u64>,
+    /// Shapes of the load [default: diurnal, azure-functions, worldcup, bursty, steady; the first two with --quick].
+    #[arg(long, env = "MEANFIELD_TRACES", value_delimiter = ',', value_name = "NAME,...")]
+    pub traces: Vec<String>,
+    /// How the days that count are simulated.
+    #[arg(long, env = "MEANFIELD_MODEL", value_enum, default_value_t = ModelName::Events)]
+    pub model: ModelName,
+    /// Threads [default: as many as the machine has].
+    #[arg(long, env = "MEANFIELD_THREADS", value_name = "COUNT")]
+    pub threads: Option<NonZero<usize>>,
+    /// Where the report goes; results that are there already are not computed again.
+    #[arg(long, env = "MEANFIELD_REPORT", default_value = "report/eval", value_name = "DIR")]
+    pub report: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

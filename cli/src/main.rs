@@ -18,6 +18,7 @@ mod config;
 mod contest;
 mod coordinator;
 mod demo;
+mod eval;
 mod in_process;
 mod plot;
 mod progress;
@@ -56,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Coordinator(args) => coordinator::run(args),
         Command::Agent(args) => agent::run(&args),
+        Command::Eval(args) => eval::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => {
             config::completions(args.shell);

@@ -77,3 +77,44 @@ pub fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
     }
     Ok(svg)
 }
+
+/// A scatter of labelled points on a logarithmic vertical axis, since misses span orders of magnitude.
+pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> anyhow::Result<String> {
+    const LEAST: f64 = 0.01;
+    let mut svg = String::new();
+    let inside = |value: f64| value.clamp(LEAST, 100.0);
+    let right = points.iter().map(|(_, x, _)| *x).fold(1.0, f64::max) * 1.3;
+    {
+        let root = SVGBackend::with_string(&mut svg, (900, 560)).into_drawing_area();
+        let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {title:?}: {error}");
+        root.fill(&WHITE).map_err(|error| fail(&error))?;
+        let mut chart = ChartBuilder::on(&root)
+            .caption(title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.0..right, (LEAST..100.0).log_scale())
+            .map_err(|error| fail(&error))?;
+        chart
+            .configure_mesh()
+            .x_desc(x)
+            .y_desc(y)
+            .axis_desc_style(("sans-serif", 16))
+            .label_style(("sans-serif", 14))
+            .light_line_style(WHITE)
+            .bold_line_style(RGBColor(228, 231, 235))
+            .draw()
+            .map_err(|error| fail(&error))?;
+        let dots = points
+            .iter()
+            .enumerate()
+            .map(|(index, (_, x, y))| Circle::new((*x, inside(*y)), 5, COLOURS[index % COLOURS.len()].filled()));
+        chart.draw_series(dots).map_err(|error| fail(&error))?;
+        let labels = points.iter().map(|(label, x, y)| {
+            EmptyElement::at((*x, inside(*y))) + Text::new(label.clone(), (8, -6), ("sans-serif", 12).into_font())
+        });
+        chart.draw_series(labels).map_err(|error| fail(&error))?;
+        root.present().map_err(|error| fail(&error))?;
+    }
+    Ok(svg)
+}

@@ -17,7 +17,7 @@
 //!
 //! Latency is then taken as lognormal with that mean and with the variances of stretch and service time multiplied up:
 //! within some per cent of simulated requests (docs/simulator.md has the table). Several pods behind a load balancer that
-//! knows how busy they are act as one large pod, nearly; see [`pooled`].
+//! knows how busy they are act as one large pod, nearly; see [`pooled`]. Pods with few slots are computed state by state.
 
 /// Above this utilisation the stationary formulas say nothing about a step of seconds; the backlog takes over.
 pub const HIGHEST_UTILISATION: f64 = 0.97;
@@ -77,30 +77,96 @@ pub struct Latency {
     constant: f64,
 }
 
+/// Up to so many slots a station is computed state by state; with more, slots and cores hardly get in each other's way.
+const FEW: usize = 16;
+
 impl Station {
-    /// Latency when so much of the station's CPU is in use.
+    /// Requests per second at most.
+    #[must_use]
+    pub fn capacity(&self) -> f64 {
+        if self.few() {
+            return self.flows()[self.slots as usize];
+        }
+        (self.cores.max(1.0) / self.seconds).min(self.slots / (self.seconds + self.elsewhere))
+    }
+
+    /// Latency at so much of the capacity.
     #[must_use]
     pub fn latency(&self, utilisation: f64) -> Latency {
         let load = utilisation.clamp(0.0, HIGHEST_UTILISATION);
         let cores = self.cores.max(1.0);
-        let short = waits(cores, load);
-        let stretch = 1.0 + short / (cores * (1.0 - load));
-        let mut mean = self.seconds * stretch;
         let square = self.variation * self.variation;
-        let spread = if short > 0.0 { ((stretch - 1.0) / stretch).powi(2) / short * memory(1.0 - load) } else { 0.0 };
-        let mut variability = (1.0 + square) * (1.0 + spread) - 1.0;
-
-        // Waiting for a slot comes on top where slots are scarcer than cores.
-        let running = cores * load / self.seconds * (mean + self.elsewhere);
-        let fill = (running / self.slots.max(1.0)).clamp(0.0, HIGHEST_UTILISATION);
-        let kept = waits(self.slots.max(1.0), fill);
+        if self.few() {
+            return self.latency_with_few_slots(load);
+        }
+        // Where slots are scarcer than cores, the cores are never all busy.
+        let work = load * (self.capacity() * self.seconds / cores).min(1.0);
+        let short = waits(cores, work);
+        let mut mean = self.seconds * (1.0 + short / (cores * (1.0 - work)));
+        let mut variability = self.variability(mean, short, work);
+        let fill = (cores * work / self.seconds * (mean + self.elsewhere) / self.slots).min(HIGHEST_UTILISATION);
+        let kept = waits(self.slots, fill);
         if kept > 1e-4 {
-            let wait = (mean + self.elsewhere) * (1.0 + square) / 2.0 / (self.slots.max(1.0) * (1.0 - fill));
+            let wait = (mean + self.elsewhere) * (1.0 + square) / 2.0 / (self.slots * (1.0 - fill));
             let variance = variability * mean * mean + kept * (2.0 - kept) * wait * wait;
             mean += kept * wait;
             variability = variance / (mean * mean);
         }
         Latency { mean, variability, constant: self.elsewhere }
+    }
+
+    fn few(&self) -> bool {
+        self.slots >= 1.0 && self.slots <= FEW as f64 && self.seconds > 0.0
+    }
+
+    /// Requests per second that leave while so many are inside, for each number of taken slots: the throughput of the
+    /// closed network of cores and elsewhere with that many customers, from its normalising constants.
+    fn flows(&self) -> [f64; FEW + 1] {
+        let (slots, cores) = (self.slots as usize, self.cores.max(1.0));
+        let (mut on_cores, mut elsewhere, mut constants) = ([1.0; FEW + 1], [1.0; FEW + 1], [1.0; FEW + 1]);
+        let mut flows = [0.0; FEW + 1];
+        // Everything is in units of the time on a core: the constants then stay far from the ends of the range.
+        let ratio = self.elsewhere / self.seconds;
+        for n in 1..=slots {
+            on_cores[n] = on_cores[n - 1] / cores.min(n as f64);
+            elsewhere[n] = elsewhere[n - 1] * ratio / n as f64;
+            constants[n] = (0..=n).map(|k| on_cores[k] * elsewhere[n - k]).sum();
+            flows[n] = constants[n - 1] / constants[n] / self.seconds;
+        }
+        flows
+    }
+
+    /// The same with few slots: the number inside is a birth-death process, and who finds all slots taken waits.
+    fn latency_with_few_slots(&self, load: f64) -> Latency {
+        let (slots, cores) = (self.slots as usize, self.cores.max(1.0));
+        let flows = self.flows();
+        let rate = load * flows[slots];
+        let (mut weight, mut total, mut inside) = (1.0, 1.0, 0.0);
+        for (n, flow) in flows.iter().enumerate().take(slots).skip(1) {
+            weight *= rate / flow;
+            total += weight;
+            inside += n as f64 * weight;
+        }
+        let full = weight * load / (1.0 - load);
+        total += full;
+        inside += self.slots * full;
+        let kept = full / total;
+        let stay = if rate > 0.0 { inside / total / rate } else { self.seconds + self.elsewhere };
+        let mut mean = (stay - self.elsewhere).max(self.seconds);
+        let work = rate * self.seconds / cores;
+        let variability = self.variability(mean, waits(cores, work), work);
+        let wait = (1.0 + self.variation * self.variation) / 2.0 / (flows[slots] * (1.0 - load));
+        let variance = variability * mean * mean + kept * (2.0 - kept) * wait * wait;
+        mean += kept * wait;
+        Latency { mean, variability: variance / (mean * mean), constant: self.elsewhere }
+    }
+
+    /// Squared coefficient of variation of the time on the cores, from its mean, the chance that they are short, and
+    /// their utilisation.
+    fn variability(&self, mean: f64, short: f64, work: f64) -> f64 {
+        let stretched = 1.0 - self.seconds / mean;
+        let spread = if short > 0.0 { stretched * stretched / short * memory(1.0 - work) } else { 0.0 };
+        (1.0 + self.variation * self.variation) * (1.0 + spread) - 1.0
     }
 }
 
@@ -297,8 +363,29 @@ mod tests {
         let roomy = Station { elsewhere: 0.2, ..station(1.0, 0.5) };
         let scarce = Station { slots: 8.0, ..roomy };
         assert!(scarce.latency(0.1).mean() < 1.01 * roomy.latency(0.1).mean());
-        // 0.6 of a core are 30 requests a second, each of which holds a slot for a quarter of a second: 7.5 of 8.
-        assert!(scarce.latency(0.6).percentiles()[1] > 1.5 * roomy.latency(0.6).percentiles()[1]);
+        // Slots of a fifth of a second and more: 8 of them let hardly more than 30 requests a second through, where the
+        // core could do 50.
+        assert!((28.0..34.0).contains(&scarce.capacity()) && (roomy.capacity() - 50.0).abs() < 1e-9);
+        assert!(scarce.latency(0.95).percentiles()[1] > 1.5 * roomy.latency(0.6).percentiles()[1]);
+    }
+
+    /// One slot, nothing elsewhere: M/G/1, first come, first served. As many slots as cores: M/M/k.
+    #[test]
+    fn few_slots_are_the_textbook_queues() {
+        for (load, variation) in [(0.3, 0.0), (0.5, 1.0), (0.8, 0.5)] {
+            let one = Station { slots: 1.0, ..station(1.0, variation) };
+            assert!((one.capacity() - 50.0).abs() < 1e-9);
+            let exact = 0.02 + load * 0.02 * (1.0 + variation * variation) / (2.0 * (1.0 - load));
+            assert!((one.latency(load).mean() / exact - 1.0).abs() < 1e-9, "Pollaczek and Khinchine at {load}");
+        }
+        for (servers, load) in [(2_u32, 0.5), (4, 0.8), (8, 0.9)] {
+            let many = Station { slots: servers.into(), ..station(servers.into(), 1.0) };
+            let exact = 0.02 * (1.0 + erlang_c(servers, load) / (f64::from(servers) * (1.0 - load)));
+            assert!((many.latency(load).mean() / exact - 1.0).abs() < 1e-9, "Erlang's C, {servers} at {load}");
+        }
+        // Two customers between a core and an equally long stay elsewhere: the core is busy 4/5 of the time.
+        let closed = Station { slots: 2.0, elsewhere: 0.02, ..station(1.0, 1.0) };
+        assert!((closed.capacity() - 0.8 / 0.02).abs() < 1e-9);
     }
 
     #[test]

@@ -54,10 +54,13 @@ struct Load {
 }
 
 /// How one pod runs during a step.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Pace {
+    /// CPU seconds of a request, stalls included; seconds that it takes on this pod's cores when alone; seconds elsewhere.
+    work: f64,
     cpu: f64,
     elsewhere: f64,
+    /// Requests per second at most.
     capacity: f64,
 }
 
@@ -151,6 +154,7 @@ impl Fluid {
         paces.clear();
         paces.extend(tenant.pods.iter().map(|pod| self.pace(spec, pod, &workload)));
         let capacity: f64 = paces.iter().map(|pace| pace.capacity).sum();
+        let work = paces.iter().map(|pace| pace.capacity * pace.work).sum::<f64>() / capacity.max(f64::MIN_POSITIVE);
         let line = Line::new(tenant.backlog, rate, capacity, seconds, workload.timeout);
 
         // Traffic follows capacity, so all pods are equally loaded.
@@ -191,7 +195,7 @@ impl Fluid {
                 [(median + line.delay[0]).min(workload.timeout), (high + line.delay[1]).min(workload.timeout)]
             }),
             concurrency: running + (line.before + line.after) / 2.0,
-            cores: served / seconds * workload.cpu_seconds(),
+            cores: served / seconds * work,
             memory: memory.used,
             memory_peak: memory.peak,
             oom_kills: memory.kills,
@@ -231,26 +235,28 @@ impl Fluid {
     }
 
     fn pace(&self, spec: &Spec, pod: &Pod, workload: &Workload) -> Pace {
-        let Some(node) = pod.node.filter(|_| pod.ready > 0.0 && pod.cores > 0.0) else {
-            return Pace { cpu: 0.0, elsewhere: 0.0, capacity: 0.0 };
-        };
+        let Some(node) = pod.node.filter(|_| pod.ready > 0.0 && pod.cores > 0.0) else { return Pace::default() };
         let (load, node) = (&self.nodes[node], &spec.nodes[node]);
-        // The pod's own waiting is in its own queue, so only what the neighbours use collides with it here.
-        let neighbours = (load.granted - pod.want.min(pod.cores)) / load.cores;
         // Waiting for memory is part of the time on the CPU; a busy bus makes it longer.
         let stalls = (traffic(workload, load) / slack(load.bus) - workload.traffic_mb) / node.bus;
-        let cpu = (workload.cpu_seconds() * pod.coldness(workload, spec.seconds) + stalls)
-            * (1.0 + contention(load.cores, neighbours))
-            / pod.cores.min(1.0);
+        let work = workload.cpu_seconds() * pod.coldness(workload, spec.seconds) + stalls;
+        // The pod's own waiting is in its own queue, so only what the neighbours use collides with it here.
+        let neighbours = (load.granted - pod.want.min(pod.cores)) / load.cores;
+        let cpu = work * (1.0 + contention(load.cores, neighbours)) / pod.cores.min(1.0);
         let elsewhere = workload.io_mb * pod.squeeze() / node.disk / slack(load.disk)
             + workload.network_mb / node.network / slack(load.network)
             + load.pressure.delay;
-        let by_cpu = pod.cores / (workload.cpu_seconds() * pod.coldness(workload, spec.seconds) + stalls);
-        let by_slots = f64::from(workload.slots) / (cpu + elsewhere);
+        let station = Station {
+            cores: pod.cores.max(1.0),
+            slots: f64::from(workload.slots),
+            seconds: work / pod.cores.min(1.0),
+            variation: 0.0,
+            elsewhere,
+        };
         let fullest =
             [(load.disk, workload.io_mb), (load.network, workload.network_mb), (load.bus, workload.traffic_mb)];
         let fullest = fullest.iter().filter(|(_, part)| *part > 0.0).fold(1.0_f64, |most, (load, _)| most.max(*load));
-        Pace { cpu, elsewhere, capacity: (by_cpu / fullest).min(by_slots) * pod.ready }
+        Pace { work, cpu, elsewhere, capacity: station.capacity() / fullest * pod.ready }
     }
 
     fn node_utilisation(&self, nodes: &[Node], pods: &[Pod]) -> f64 {

@@ -1,0 +1,17 @@
+//! `meanfield eval`: experiments whose tables stand in the docs.
+//!
+//! `baselines` runs every rule-based autoscaler, the reactive queue model and the yardsticks over the same simulated
+//! days; `fluid` compares the two models of the simulator. A report folder holds every result; what is there already is
+//! not computed again.
+
+mod fluid;
+mod workers;
+
+use crate::args::{EvalArgs, Experiment};
+
+pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
+    match args.experiment {
+        Experiment::Baselines => Ok(()),
+        Experiment::Fluid => fluid::run(args),
+    }
+}

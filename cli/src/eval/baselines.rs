@@ -1,0 +1,56 @@
+//! `meanfield eval baselines`: every policy on every trace with every seed, in default and tuned form.
+
+use anyhow::Context;
+use meanfield_traces::synth::Preset;
+use serde::Serialize;
+
+use super::{
+    cell::{self, Setting},
+    contestant::{Contestant, Kind},
+    report::{self, Entry, Report},
+    tuning,
+    workers::{Store, compute},
+};
+use crate::args::{EvalArgs, ModelName};
+
+/// Tenants of the cluster: the twelve functions.
+const TENANTS: usize = 12;
+
+#[derive(Serialize)]
+struct Job {
+    setting: Setting,
+    contestant: Contestant,
+}
+
+pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
+    let (seeds, traces, tuning_days) = if args.quick {
+        (2, vec![Preset::Diurnal, Preset::AzureFunctions], 1)
+    } else {
+        (5, vec![Preset::Diurnal, Preset::AzureFunctions, Preset::Worldcup, Preset::Bursty, Preset::Steady], 2)
+    };
+    let seeds = args.seeds.unwrap_or(seeds);
+    let traces = if args.traces.is_empty() { traces } else { args.traces.clone() };
+    let store = Store::new(&args.report)?;
+
+    let mut jobs = Vec::new();
+    for &trace in &traces {
+        let setting = Setting { trace, seed: 1, events: args.model == ModelName::Events, tenants: TENANTS };
+        let mut contestants: Vec<_> = Kind::ALL.map(Contestant::default_of).to_vec();
+        contestants.extend(tuning::tuned(&Kind::ALL, setting, tuning_days, args.threads, &store)?);
+        // The tuned form stands below the default one.
+        contestants.sort_by_key(|contestant| (contestant.kind, contestant.tuned));
+        for contestant in contestants {
+            for seed in 1..=seeds {
+                jobs.push(Job { setting: Setting { seed, ..setting }, contestant: contestant.clone() });
+            }
+        }
+    }
+    let results = compute("days", args.threads, &store, &jobs, |job| cell::run(&job.setting, &job.contestant))?;
+
+    let entries = jobs.into_iter().zip(results).map(|(Job { setting, contestant }, result)| Entry { setting, contestant, result });
+    let report = Report { args, traces, seeds, entries: entries.collect() };
+    say!("{}", report.terminal());
+    report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
+    say!("\nReport: {}", args.report.join(report::PAGE).display());
+    Ok(())
+}

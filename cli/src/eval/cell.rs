@@ -1,0 +1,78 @@
+//! One cell of an experiment: one policy on one trace with one seed, for all functions at once.
+
+use futures_executor::block_on;
+use meanfield_agent::{fleet::Fleet, link::Nobody, policy::Policy, training::mix};
+use meanfield_common::{identity::PoolName, reward::Shape};
+use meanfield_simulator::{
+    arrivals::DAY_STEPS,
+    cluster::Model,
+    scenario::{Scenario, Start},
+};
+use meanfield_traces::synth::Preset;
+use serde::{Deserialize, Serialize};
+
+use super::contestant::Contestant;
+use crate::score::{Figures, Scores};
+
+/// Twelve hours that nobody counts: what looks back has something to look back on.
+pub const HISTORY_STEPS: usize = 12 * 240;
+
+/// Where and when.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    #[serde(with = "name")]
+    pub trace: Preset,
+    pub seed: u64,
+    /// Whether the counted day runs request by request.
+    pub events: bool,
+    pub tenants: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Result {
+    pub total: Figures,
+    pub functions: Vec<Figures>,
+}
+
+/// Runs a policy through twelve hours of the fluid model that do not count, and then through a day that does.
+pub fn run(setting: &Setting, contestant: &Contestant) -> anyhow::Result<Result> {
+    let scenario = Scenario::new(setting.tenants, HISTORY_STEPS + DAY_STEPS)?.with_load(setting.trace);
+    let cluster = scenario.cluster();
+    let pool: PoolName = "eval".parse()?;
+    let seed = mix(setting.seed, 0);
+    let mut fleet = Fleet::new(&scenario, seed, Start::Sized, pool, Shape::BALANCED, |place, tenant| {
+        let policy = contestant.kind.policy(contestant.setting(place), tenant, &cluster)?;
+        Ok((Nobody, policy))
+    })?;
+    let mut scores = Scores::new(contestant.kind.label());
+    for step in 0..HISTORY_STEPS + DAY_STEPS {
+        if step == HISTORY_STEPS && setting.events {
+            fleet.cluster().lock().switch(Model::Events)?;
+        }
+        let steps = block_on(round(&mut fleet))?;
+        if step >= HISTORY_STEPS {
+            scores.add(0, &steps);
+        }
+    }
+    let functions = scores.functions.values().map(crate::score::Tally::figures).collect();
+    Ok(Result { total: scores.total(), functions })
+}
+
+async fn round(fleet: &mut Fleet<Nobody, Box<dyn Policy>>) -> anyhow::Result<Vec<meanfield_agent::fleet::Step>> {
+    Ok(fleet.round_in_turn().await?)
+}
+
+/// Presets by their names.
+mod name {
+    use meanfield_traces::synth::Preset;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(preset: &Preset, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(preset.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Preset, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}

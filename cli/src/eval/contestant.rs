@@ -1,0 +1,131 @@
+//! Who takes part: each policy with its setting, the same for all functions or one for each.
+
+use meanfield_agent::{
+    policy::{Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, planned::Planned, reactive::Reactive, rules::Rules},
+    yardstick,
+};
+use meanfield_common::invalid::Invalid;
+use meanfield_simulator::cluster::{Spec, TenantSpec};
+use serde::{Deserialize, Serialize};
+
+/// A kind of policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    Static,
+    Vpa,
+    HpaCpu,
+    HpaConcurrency,
+    HpaRate,
+    HpaVpaBothCpu,
+    Kpa,
+    Aimd,
+    Ensure,
+    EnsureUtil,
+    Reactive,
+    BestStatic,
+    Clairvoyant,
+}
+
+impl Kind {
+    pub const ALL: [Self; 13] = [
+        Self::Static,
+        Self::Vpa,
+        Self::HpaCpu,
+        Self::HpaConcurrency,
+        Self::HpaRate,
+        Self::HpaVpaBothCpu,
+        Self::Kpa,
+        Self::Aimd,
+        Self::Ensure,
+        Self::EnsureUtil,
+        Self::Reactive,
+        Self::BestStatic,
+        Self::Clairvoyant,
+    ];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Static => "static, as started",
+            Self::Vpa => "VPA",
+            Self::HpaCpu => "HPA on CPU + VPA",
+            Self::HpaConcurrency => "HPA on concurrency + VPA",
+            Self::HpaRate => "HPA on request rate + VPA",
+            Self::HpaVpaBothCpu => "HPA and VPA both on CPU",
+            Self::Kpa => "KPA",
+            Self::Aimd => "AIMD",
+            Self::Ensure => "ENSURE",
+            Self::EnsureUtil => "ENSURE-Util",
+            Self::Reactive => "reactive queue model",
+            Self::BestStatic => "best static (knows the load)",
+            Self::Clairvoyant => "clairvoyant (knows the load)",
+        }
+    }
+
+    /// The setting that comes with it, and those that tuning tries; none where there is nothing to set.
+    ///
+    /// HPA on CPU: share of the request, 80 % being Kubernetes' own default. On concurrency and KPA: requests in flight
+    /// per pod, Knative's default being 100. On the rate: share of what a pod of the starting size can do at most.
+    pub fn settings(self) -> Option<(f64, &'static [f64])> {
+        const SHARES: [f64; 10] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25];
+        const IN_FLIGHT: [f64; 10] = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 16.0];
+        match self {
+            Self::HpaCpu | Self::HpaVpaBothCpu => Some((0.8, &SHARES)),
+            Self::HpaConcurrency => Some((16.0, &IN_FLIGHT)),
+            Self::HpaRate => Some((0.5, &SHARES[..7])),
+            Self::Kpa => Some((100.0, &IN_FLIGHT)),
+            _ => None,
+        }
+    }
+
+    /// The policy of one tenant.
+    pub fn policy(self, setting: f64, tenant: &TenantSpec, cluster: &Spec) -> Result<Box<dyn Policy>, Invalid> {
+        let pod_rate = tenant.scale.limit.cpu.cores() / tenant.workload.cpu_seconds();
+        Ok(match self {
+            Self::Static => Box::new(Rules::still()?),
+            Self::Vpa => Box::new(Rules::vpa()?),
+            Self::HpaCpu => Box::new(Rules::hpa_vpa(Follow::Cpu(setting))?),
+            Self::HpaConcurrency => Box::new(Rules::hpa_vpa(Follow::Concurrency(setting))?),
+            Self::HpaRate => Box::new(Rules::hpa_vpa(Follow::Rate(setting * pod_rate))?),
+            Self::HpaVpaBothCpu => Box::new(Rules::fighting(setting)?),
+            Self::Kpa => Box::new(Kpa::new(setting)?),
+            Self::Aimd => Box::new(Aimd::new()?),
+            Self::Ensure => Box::new(Ensure::new()?),
+            Self::EnsureUtil => Box::new(Ensure::frugal()?),
+            Self::Reactive => Box::new(Reactive::default()),
+            Self::BestStatic => {
+                Box::new(Planned::new("best-static", vec![yardstick::best_static(tenant, cluster)]))
+            }
+            Self::Clairvoyant => Box::new(Planned::new("clairvoyant", yardstick::clairvoyant(tenant, cluster))),
+        })
+    }
+}
+
+/// A policy with its settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Contestant {
+    pub kind: Kind,
+    pub tuned: bool,
+    /// One for each function, in the order of their places; one for all when there is only one.
+    pub settings: Vec<f64>,
+}
+
+impl Contestant {
+    /// With the setting that comes with it.
+    pub fn default_of(kind: Kind) -> Self {
+        let setting = kind.settings().map_or(0.0, |(default, _)| default);
+        Self { kind, tuned: false, settings: vec![setting] }
+    }
+
+    pub fn setting(&self, place: usize) -> f64 {
+        self.settings.get(place % self.settings.len().max(1)).copied().unwrap_or(0.0)
+    }
+
+    pub fn label(&self) -> String {
+        match (self.kind.settings(), self.tuned) {
+            (None, _) => self.kind.label().to_owned(),
+            (Some(_), true) => format!("{}, tuned", self.kind.label()),
+            (Some((default, _)), false) => format!("{} ({default})", self.kind.label()),
+        }
+    }
+}
