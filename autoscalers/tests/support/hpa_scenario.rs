@@ -217,12 +217,12 @@ pub fn scenario(rng: &mut ChaCha8Rng) -> Scenario {
     let idle = scale_to_zero && rng.random_bool(0.5);
     let traits = Traits {
         scale_to_zero,
-        messy: *[0.0, 0.1, 0.5].choose(rng).unwrap(),
-        failing: *[0.0, 0.0, 0.3].choose(rng).unwrap(),
+        messy: pick(rng, &[0.0, 0.1, 0.5]),
+        failing: pick(rng, &[0.0, 0.0, 0.3]),
         requestless: rng.random_bool(0.05),
         idle,
         edited: rng.random_bool(if idle { 0.8 } else { 0.3 }),
-        pace: *[0, 5_000, 15_000, 15_000, 60_000].choose(rng).unwrap(),
+        pace: pick(rng, &[0, 5_000, 15_000, 15_000, 60_000]),
     };
     let mut spec = traits.spec(rng);
     let steps = (0..steps)
@@ -256,14 +256,14 @@ struct Traits {
 
 impl Traits {
     fn spec(&self, rng: &mut ChaCha8Rng) -> SpecJson {
-        let mut metrics: Vec<_> = (0..*[1, 1, 2, 3].choose(rng).unwrap()).map(|_| metric(rng)).collect();
+        let mut metrics: Vec<_> = (0..pick(rng, &[1, 1, 2, 3])).map(|_| metric(rng)).collect();
         let outside = metrics.iter().any(|metric| ["object", "external"].contains(&metric.kind));
         if self.scale_to_zero && !outside {
             metrics[0] = MetricJson { kind: "external", ..metrics[0].clone() };
         }
         if self.idle {
             let outside = |metric: &MetricJson| MetricJson {
-                kind: *["object", "external"].choose(rng).unwrap(),
+                kind: pick(rng, &["object", "external"]),
                 container: "",
                 average: rng.random_bool(0.5),
                 ..metric.clone()
@@ -271,7 +271,7 @@ impl Traits {
             metrics = metrics.iter().map(outside).collect();
         }
         let min = if self.scale_to_zero && rng.random_bool(0.7) { 0 } else { rng.random_range(1..=5) };
-        let max = (min + *[0, 3, 10, 40, 200].choose(rng).unwrap()).max(1);
+        let max = (min + pick(rng, &[0, 3, 10, 40, 200])).max(1);
         let hasty = RulesJson { window: Some(0), select: None, policies: None, tolerance: None };
         let behavior = rng.random_bool(0.6).then(|| BehaviorJson {
             up: rng.random_bool(0.8).then(|| rules(rng)),
@@ -295,7 +295,7 @@ impl Traits {
     fn step(&self, rng: &mut ChaCha8Rng, first: bool, spec: &SpecJson, new: bool) -> Step {
         let wait = match rng.random_range(0..10) {
             2..=5 if self.idle => 300_001,
-            0 => *[0, 1, 14_999, 15_001, 30_000, 299_999, 300_000, 300_001].choose(rng).unwrap(),
+            0 => pick(rng, &[0, 1, 14_999, 15_001, 30_000, 299_999, 300_000, 300_001]),
             1 => rng.random_range(0..120_000),
             _ => self.pace,
         };
@@ -353,12 +353,12 @@ impl Traits {
         if !rng.random_bool(self.messy) {
             return pod;
         }
-        let near = |rng: &mut ChaCha8Rng, at: Millis| at + *[-1, 0, 0, 1, -5_000, 5_000].choose(rng).unwrap();
-        let status = *["True", "True", "False", "Unknown"].choose(rng).unwrap();
+        let near = |rng: &mut ChaCha8Rng, at: Millis| at + pick(rng, &[-1, 0, 0, 1, -5_000, 5_000]);
+        let status = pick(rng, &["True", "True", "False", "Unknown"]);
         match rng.random_range(0..12) {
             0 | 1 => pod.phase = "Pending",
             2 => pod.phase = "Failed",
-            3 => pod.phase = *["Succeeded", "Unknown"].choose(rng).unwrap(),
+            3 => pod.phase = pick(rng, &["Succeeded", "Unknown"]),
             4 => pod.deleted = true,
             5 => pod.ready = None,
             6 => pod.started = None,
@@ -429,42 +429,46 @@ impl Traits {
 }
 
 fn metric(rng: &mut ChaCha8Rng) -> MetricJson {
-    let kind = *["utilisation", "utilisation", "use", "pods", "object", "external"].choose(rng).unwrap();
-    let resource = *["cpu", "cpu", "memory"].choose(rng).unwrap();
+    let kind = pick(rng, &["utilisation", "utilisation", "use", "pods", "object", "external"]);
+    let resource = pick(rng, &["cpu", "cpu", "memory"]);
     let container = match kind {
-        "utilisation" | "use" => *["", "", "", "", "", "", "", "app", "app", "absent"].choose(rng).unwrap(),
+        "utilisation" | "use" => pick(rng, &["", "", "", "", "", "", "", "app", "app", "absent"]),
         _ => "",
     };
     let average = !["object", "external"].contains(&kind) || rng.random_bool(0.5);
     let target = match kind {
-        "utilisation" => *[1, 10, 50, 70, 80, 100, 150].choose(rng).unwrap(),
-        _ => *[1, 10, 1000, 3333, 100_000].choose(rng).unwrap(),
+        "utilisation" => pick(rng, &[1, 10, 50, 70, 80, 100, 150]),
+        _ => pick(rng, &[1, 10, 1000, 3333, 100_000]),
     };
     MetricJson { kind, resource, container, average, target }
 }
 
 fn rules(rng: &mut ChaCha8Rng) -> RulesJson {
     let policy = |rng: &mut ChaCha8Rng| {
-        let period = *[1, 15, 30, 60, 60, 300, 1800].choose(rng).unwrap();
+        let period = pick(rng, &[1, 15, 30, 60, 60, 300, 1800]);
         if rng.random_bool(0.5) {
             PolicyJson { r#type: "Pods", value: rng.random_range(1..=8), period }
         } else {
-            PolicyJson { r#type: "Percent", value: *[1, 10, 33, 50, 100, 150, 900].choose(rng).unwrap(), period }
+            PolicyJson { r#type: "Percent", value: pick(rng, &[1, 10, 33, 50, 100, 150, 900]), period }
         }
     };
     RulesJson {
-        window: rng.random_bool(0.7).then(|| *[0, 0, 15, 30, 60, 300, 3600].choose(rng).unwrap()),
-        select: rng.random_bool(0.6).then(|| *["Max", "Min", "Min", "Disabled"].choose(rng).unwrap()),
+        window: rng.random_bool(0.7).then(|| pick(rng, &[0, 0, 15, 30, 60, 300, 3600])),
+        select: rng.random_bool(0.6).then(|| pick(rng, &["Max", "Min", "Min", "Disabled"])),
         policies: rng.random_bool(0.7).then(|| (0..rng.random_range(1..=3)).map(|_| policy(rng)).collect()),
-        tolerance: rng.random_bool(0.3).then(|| *[0, 1, 50, 70, 200, 333, 1000].choose(rng).unwrap()),
+        tolerance: rng.random_bool(0.3).then(|| pick(rng, &[0, 1, 50, 70, 200, 333, 1000])),
     }
+}
+
+fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
+    *from.choose(rng).unwrap()
 }
 
 /// How far a metric is from its target.
 fn ratio(rng: &mut ChaCha8Rng) -> f64 {
     match rng.random_range(0..12) {
         0 => 0.0,
-        1 => *[0.9, 1.1, 0.8999, 1.1001, 1.0, 0.8, 1.2, 0.93, 1.07].choose(rng).unwrap(),
+        1 => pick(rng, &[0.9, 1.1, 0.8999, 1.1001, 1.0, 0.8, 1.2, 0.93, 1.07]),
         2..=4 => rng.random_range(0.85..1.15),
         5 => rng.random_range(2.0..12.0),
         6..=8 => rng.random_range(0.1..0.9),
