@@ -3,10 +3,8 @@
 //! Values are drawn where rules meet: at windows' ends, tolerances' edges, a millisecond to either side. No value overflows
 //! the real controller's integers, where what it does depends on the machine.
 
-use std::collections::BTreeMap;
-
 use meanfield_autoscalers::hpa::{
-    Behavior, Change, Metric, Millis, PerPod, Phase, Pod, Policy, Reading, Ready, Resource, Rules, Sample, Seen,
+    Behavior, Change, Flags, Metric, Millis, PerPod, Phase, Pod, Policy, Reading, Ready, Resource, Rules, Sample, Seen,
     Select, Spec, Status, Target,
 };
 use rand::{RngExt, seq::IndexedRandom};
@@ -16,8 +14,18 @@ use serde::Serialize;
 /// Rounds of one autoscaler.
 #[derive(Serialize)]
 pub struct Scenario {
-    pub scale_to_zero: bool,
+    pub flags: FlagsJson,
     pub steps: Vec<Step>,
+}
+
+/// The tolerance in thousandths, times in milliseconds.
+#[derive(Serialize)]
+pub struct FlagsJson {
+    scale_to_zero: bool,
+    tolerance: u32,
+    downscale: Millis,
+    cpu: Millis,
+    delay: Millis,
 }
 
 /// What one round sees. Times are ages in milliseconds.
@@ -76,10 +84,12 @@ struct PolicyJson {
 #[derive(Serialize)]
 pub struct PodJson {
     phase: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
     ready: Option<ReadyJson>,
     started: Option<Millis>,
-    requests: BTreeMap<&'static str, BTreeMap<&'static str, Option<i64>>>,
+    /// CPU and memory of one container after the other.
+    requests: [[Option<i64>; 2]; 2],
     /// Around what age a sample of this pod should be, so that it falls to either side of the rules.
     #[serde(skip)]
     sampled: Millis,
@@ -93,20 +103,29 @@ struct ReadyJson {
 
 #[derive(Serialize, Default)]
 pub struct ReadingJson {
-    samples: Vec<Option<SampleJson>>,
+    /// Value, age and window of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    samples: Vec<Option<(i64, Millis, Millis)>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     strays: Vec<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     values: Vec<i64>,
-}
-
-#[derive(Serialize)]
-struct SampleJson {
-    value: i64,
-    age: Millis,
-    window: Millis,
 }
 
 /// The window of every sample.
 const WINDOW: Millis = 30_000;
+
+impl FlagsJson {
+    pub fn ours(&self) -> Flags {
+        Flags {
+            tolerance: f64::from(self.tolerance) / 1000.0,
+            downscale_stabilisation: self.downscale,
+            cpu_initialisation: self.cpu,
+            initial_readiness_delay: self.delay,
+            scale_to_zero: self.scale_to_zero,
+        }
+    }
+}
 
 impl SpecJson {
     pub fn ours(&self) -> Spec {
@@ -177,9 +196,11 @@ impl PodJson {
 
     /// The request that a metric is about: of a container, or of all of them.
     fn request(&self, metric: &MetricJson) -> Option<i64> {
+        let of = |container: &[Option<i64>; 2]| container[usize::from(metric.resource == "memory")];
         match metric.container {
-            "" => self.requests.values().map(|container| container[metric.resource]).sum(),
-            container => *self.requests.get(container)?.get(metric.resource)?,
+            "" => self.requests.iter().map(of).sum(),
+            "app" => of(&self.requests[0]),
+            _ => None,
         }
     }
 }
@@ -193,7 +214,7 @@ impl Step {
             ("object", Some(json)) => Reading::Object(json.values[0]),
             ("external", Some(json)) => Reading::External(json.values.clone()),
             (_, Some(json)) => {
-                let sample = |json: &SampleJson| Sample { value: json.value, at: now - json.age, window: json.window };
+                let sample = |&(value, age, window): &(i64, Millis, Millis)| Sample { value, at: now - age, window };
                 Reading::Pods(PerPod {
                     samples: json.samples.iter().map(|json| json.as_ref().map(sample)).collect(),
                     requests: self.pods.iter().map(|pod| pod.request(metric)).collect(),
@@ -215,8 +236,20 @@ pub fn scenario(rng: &mut ChaCha8Rng) -> Scenario {
     let scale_to_zero = rng.random_bool(0.25);
     let steps = if rng.random_bool(0.3) { 1 } else { rng.random_range(2..=12) };
     let idle = scale_to_zero && rng.random_bool(0.5);
+    let flags = FlagsJson { scale_to_zero, tolerance: 100, downscale: 300_000, cpu: 300_000, delay: 30_000 };
+    let flags = if rng.random_bool(0.8) {
+        flags
+    } else {
+        FlagsJson {
+            scale_to_zero,
+            tolerance: pick(rng, &[0, 50, 250]),
+            downscale: pick(rng, &[0, 30_500, 60_000, 600_000]),
+            cpu: pick(rng, &[0, 60_000, 120_000]),
+            delay: pick(rng, &[0, 10_000, 60_000]),
+        }
+    };
     let traits = Traits {
-        scale_to_zero,
+        flags,
         messy: pick(rng, &[0.0, 0.1, 0.5]),
         failing: pick(rng, &[0.0, 0.0, 0.3]),
         requestless: rng.random_bool(0.05),
@@ -234,12 +267,12 @@ pub fn scenario(rng: &mut ChaCha8Rng) -> Scenario {
             traits.step(rng, number == 0, &spec, new)
         })
         .collect();
-    Scenario { scale_to_zero, steps }
+    Scenario { flags: traits.flags, steps }
 }
 
 /// What the steps of a scenario have in common.
 struct Traits {
-    scale_to_zero: bool,
+    flags: FlagsJson,
     /// How often a pod is not simply running.
     messy: f64,
     /// How often a metric fails.
@@ -258,7 +291,7 @@ impl Traits {
     fn spec(&self, rng: &mut ChaCha8Rng) -> SpecJson {
         let mut metrics: Vec<_> = (0..pick(rng, &[1, 1, 2, 3])).map(|_| metric(rng)).collect();
         let outside = metrics.iter().any(|metric| ["object", "external"].contains(&metric.kind));
-        if self.scale_to_zero && !outside {
+        if self.flags.scale_to_zero && !outside {
             metrics[0] = MetricJson { kind: "external", ..metrics[0].clone() };
         }
         if self.idle {
@@ -270,7 +303,7 @@ impl Traits {
             };
             metrics = metrics.iter().map(outside).collect();
         }
-        let min = if self.scale_to_zero && rng.random_bool(0.7) { 0 } else { rng.random_range(1..=5) };
+        let min = if self.flags.scale_to_zero && rng.random_bool(0.7) { 0 } else { rng.random_range(1..=5) };
         let max = (min + pick(rng, &[0, 3, 10, 40, 200])).max(1);
         let hasty = RulesJson { window: Some(0), select: None, policies: None, tolerance: None };
         let behavior = rng.random_bool(0.6).then(|| BehaviorJson {
@@ -338,10 +371,7 @@ impl Traits {
             1..10 if self.requestless => Some(0),
             _ => Some(rng.random_range(least..=most)),
         };
-        let requests = BTreeMap::from([
-            ("app", BTreeMap::from([("cpu", request(100, 1000)), ("memory", request(1 << 36, 1 << 40))])),
-            ("side", BTreeMap::from([("cpu", request(0, 200)), ("memory", request(0, 1 << 36))])),
-        ]);
+        let requests = [[request(100, 1000), request(1 << 36, 1 << 40)], [request(0, 200), request(0, 1 << 36)]];
         let mut pod = PodJson {
             phase: "Running",
             deleted: false,
@@ -366,10 +396,10 @@ impl Traits {
                 // Ready or not, long after the start or soon after it.
                 let started = rng.random_range(400_000..900_000);
                 pod.started = Some(started);
-                pod.ready = Some(ReadyJson { status: "False", since: near(rng, started - 30_000) });
+                pod.ready = Some(ReadyJson { status: "False", since: near(rng, started - self.flags.delay) });
             }
             8 => {
-                pod.started = Some(near(rng, 300_000));
+                pod.started = Some(near(rng, self.flags.cpu));
                 pod.ready = Some(ReadyJson { status, since: rng.random_range(0..290_000) });
             }
             _ => {
@@ -398,7 +428,7 @@ impl Traits {
                 0 => vec![-value],
                 1 if metric.kind == "external" => vec![value, -2 * value, value],
                 // Without replicas the real controller's result would not fit its type.
-                2 if metric.kind == "external" && !self.scale_to_zero => vec![i64::MAX - 5, value, -value],
+                2 if metric.kind == "external" && !self.flags.scale_to_zero => vec![i64::MAX - 5, value, -value],
                 3 | 4 if metric.kind == "external" => vec![value / 3, value - value / 3],
                 _ => vec![value],
             };
@@ -414,7 +444,7 @@ impl Traits {
             let jitter = if exact { 1.0 } else { rng.random_range(0.8..1.2) };
             let value = (target as f64 * load * jitter).round() as i64;
             let value = if rng.random_bool(0.005) { -value } else { value };
-            (!rng.random_bool(lost)).then_some(SampleJson { value, age: pod.sampled, window: WINDOW })
+            (!rng.random_bool(lost)).then_some((value, pod.sampled, WINDOW))
         });
         let samples = samples.collect();
         let strays = if rng.random_bool(0.1) {
