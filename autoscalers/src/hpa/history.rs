@@ -45,8 +45,8 @@ impl Recommendations {
         let lowest = since(up).fold(replicas, i32::min);
         let highest = since(down).fold(replicas, i32::max);
         self.record(now, replicas, up.min(down));
-        // Not `clamp`: the windows may cross, and then the one downwards decides.
-        current.max(lowest).min(highest)
+        // Both include this recommendation, so the lowest is never above the highest.
+        current.clamp(lowest, highest)
     }
 
     fn record(&mut self, now: Millis, replicas: i32, cutoff: Millis) {
