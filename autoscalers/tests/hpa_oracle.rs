@@ -9,7 +9,7 @@ mod oracle;
 
 use meanfield_autoscalers::hpa::{
     Basis, Behavior, Decision, Direction, Failure, Flags, Hpa, Limit, Metric, Millis, Phase, Pod, Reading, Reason,
-    Resource, Rules, Sample, Seen, Select, Spec, Status, Target,
+    Resource, Sample, Seen, Select, Spec, Status, Target,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -108,7 +108,7 @@ fn word(metrics: &[MetricJson], seen: &Seen, decision: &Decision, refused: bool)
     format!("{}{able}{active}{limited}", decision.replicas)
 }
 
-const RULES: [&str; 70] = [
+const RULES: [&str; 72] = [
     "flags: others than the defaults",
     "utilisation: within tolerance",
     "utilisation: ratio",
@@ -158,6 +158,7 @@ const RULES: [&str; 70] = [
     "bounds: above max",
     "bounds: below min",
     "zero: disabled",
+    "zero: disabled, after it was left",
     "zero: reached",
     "zero: left by a metric",
     "zero: left by a raised bound",
@@ -174,6 +175,7 @@ const RULES: [&str; 70] = [
     "behaviour: min",
     "behaviour: recommendation exactly as old as the window",
     "behaviour: change exactly as old as the period",
+    "behaviour: longer periods, after changes",
     "behaviour: smallest change of several",
     "behaviour: direction disabled",
     "behaviour: own tolerance",
@@ -187,6 +189,9 @@ struct Story {
     rules: Vec<&'static str>,
     rounds: Vec<Millis>,
     changes: Vec<Millis>,
+    /// The longest period of a policy in the last round.
+    longest: u32,
+    left_zero: bool,
     refused: bool,
 }
 
@@ -194,7 +199,7 @@ impl Story {
     fn new(flags: Flags) -> Self {
         let usual = Flags { scale_to_zero: flags.scale_to_zero, ..Flags::default() };
         let rules = if flags == usual { Vec::new() } else { vec!["flags: others than the defaults"] };
-        Self { flags, rules, rounds: Vec::new(), changes: Vec::new(), refused: false }
+        Self { flags, rules, rounds: Vec::new(), changes: Vec::new(), longest: 0, left_zero: false, refused: false }
     }
 
     fn note(&mut self, condition: bool, rule: &'static str) {
@@ -313,6 +318,9 @@ impl Story {
             Reason::BelowMin => self.note(true, "bounds: below min"),
         }
         self.note(seen.replicas > 0 && decision.replicas == 0, "zero: reached");
+        let disabled = decision.reason == Reason::Disabled;
+        self.note(disabled && self.left_zero, "zero: disabled, after it was left");
+        self.left_zero |= seen.replicas == 0 && decision.replicas > 0;
     }
 
     fn manners(&mut self, now: Millis, spec: &Spec, seen: &Seen, decision: &Decision) {
@@ -353,9 +361,12 @@ impl Story {
                 self.note(held == Select::Min && several, "behaviour: smallest change of several");
                 self.note(held == Select::Disabled, "behaviour: direction disabled");
                 self.note(up.tolerance.is_some() || down.tolerance.is_some(), "behaviour: own tolerance");
-                let policies = |rules: &Rules| rules.policies.clone();
-                let mut periods = policies(up).into_iter().chain(policies(down)).map(|policy| policy.period);
-                let old = periods.any(|period| aged(&self.changes, seconds(period)));
+                let periods = up.policies.iter().chain(&down.policies).map(|policy| policy.period);
+                let old = periods.clone().any(|period| aged(&self.changes, seconds(period)));
+                let longest = periods.max().unwrap();
+                let longer = self.longest > 0 && longest > self.longest && self.changes.len() > 1;
+                self.longest = longest;
+                self.note(longer, "behaviour: longer periods, after changes");
                 self.note(old, "behaviour: change exactly as old as the period");
             }
         }

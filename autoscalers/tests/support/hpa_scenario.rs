@@ -234,7 +234,12 @@ impl Step {
 /// A random scenario.
 pub fn scenario(rng: &mut ChaCha8Rng) -> Scenario {
     let scale_to_zero = rng.random_bool(0.25);
-    let steps = if rng.random_bool(0.3) { 1 } else { rng.random_range(2..=12) };
+    let restless = !scale_to_zero && rng.random_bool(0.1);
+    let steps = match rng.random_bool(0.3) {
+        _ if restless => 12,
+        true => 1,
+        false => rng.random_range(2..=12),
+    };
     let idle = scale_to_zero && rng.random_bool(0.5);
     let flags = FlagsJson { scale_to_zero, tolerance: 100, downscale: 300_000, cpu: 300_000, delay: 30_000 };
     let flags = if rng.random_bool(0.8) {
@@ -254,7 +259,8 @@ pub fn scenario(rng: &mut ChaCha8Rng) -> Scenario {
         failing: pick(rng, &[0.0, 0.0, 0.3]),
         requestless: rng.random_bool(0.05),
         idle,
-        edited: rng.random_bool(if idle { 0.8 } else { 0.3 }),
+        restless,
+        edited: restless || rng.random_bool(if idle { 0.8 } else { 0.3 }),
         pace: pick(rng, &[0, 5_000, 15_000, 15_000, 60_000]),
     };
     let mut spec = traits.spec(rng);
@@ -281,6 +287,9 @@ struct Traits {
     requestless: bool,
     /// Whether there is often nothing to do and nothing in the way of zero replicas.
     idle: bool,
+    /// Whether it scales all the time, under periods that grow and shrink: then the order in which old changes are
+    /// forgotten shows.
+    restless: bool,
     /// Whether the spec changes on the way.
     edited: bool,
     /// Usual milliseconds between steps.
@@ -306,10 +315,18 @@ impl Traits {
         let min = if self.flags.scale_to_zero && rng.random_bool(0.7) { 0 } else { rng.random_range(1..=5) };
         let max = (min + pick(rng, &[0, 3, 10, 40, 200])).max(1);
         let hasty = RulesJson { window: Some(0), select: None, policies: None, tolerance: None };
-        let behavior = rng.random_bool(0.6).then(|| BehaviorJson {
+        let mut behavior = rng.random_bool(0.6).then(|| BehaviorJson {
             up: rng.random_bool(0.8).then(|| rules(rng)),
-            down: rng.random_bool(0.8).then(|| if self.idle { hasty } else { rules(rng) }),
+            down: rng.random_bool(0.8).then(|| if self.idle { hasty.clone() } else { rules(rng) }),
         });
+        if self.restless {
+            let mut few = || {
+                let policy = |value, period| PolicyJson { r#type: "Pods", value, period };
+                let policies = Some(vec![policy(rng.random_range(1..=4), pick(rng, &[1, 20, 1800]))]);
+                Some(RulesJson { policies, ..hasty.clone() })
+            };
+            behavior = Some(BehaviorJson { up: few(), down: few() });
+        }
         SpecJson { min, max, metrics, behavior }
     }
 
@@ -317,6 +334,7 @@ impl Traits {
     fn respecified(&self, rng: &mut ChaCha8Rng, old: &SpecJson) -> SpecJson {
         let new = self.spec(rng);
         match rng.random_range(0..4) {
+            _ if self.restless => SpecJson { behavior: new.behavior, ..old.clone() },
             _ if self.idle => SpecJson { min: rng.random_range(0..=3).min(old.max), ..old.clone() },
             0 => SpecJson { min: rng.random_range(1..=3).min(old.max), ..old.clone() },
             1 => SpecJson { behavior: new.behavior, ..old.clone() },
@@ -328,13 +346,16 @@ impl Traits {
     fn step(&self, rng: &mut ChaCha8Rng, first: bool, spec: &SpecJson, new: bool) -> Step {
         let wait = match rng.random_range(0..10) {
             2..=5 if self.idle => 300_001,
+            2..=5 if self.restless => pick(rng, &[1_000, 10_000, 30_000]),
             0 => pick(rng, &[0, 1, 14_999, 15_001, 30_000, 299_999, 300_000, 300_001]),
             1 => rng.random_range(0..120_000),
             _ => self.pace,
         };
         let most = spec.max + 3;
-        let replicas = (first || (!self.idle && rng.random_bool(0.2))).then(|| match rng.random_range(0..12) {
+        let meddled = if self.restless { 0.07 } else { 0.2 };
+        let replicas = (first || rng.random_bool(meddled)).then(|| match rng.random_range(0..12) {
             0 => 0,
+            1..=6 if self.idle && !first => 0,
             1 => rng.random_range(0..=most),
             _ => rng.random_range(spec.min.max(1)..=spec.max).min(rng.random_range(1..=30)),
         });
