@@ -5,8 +5,18 @@
 //! stabilised against those of the past, and then limited in rate and to the bounds.
 //!
 //! Whoever compares a policy with this one compares it with what their cluster does today, so the order of the rules,
-//! their rounding and their oddities are those of the original; `tests/oracles/hpa` asks it. Only where the original
-//! overflows, and what it does then depends on the machine, does this one saturate instead.
+//! their rounding and their oddities are those of the original; `tests/oracles/hpa` asks it. Only where the original's
+//! integers overflow does this one not follow: it saturates.
+//!
+//! ```
+//! use meanfield_autoscalers::hpa::{Counts, Hpa, Seen, Spec};
+//!
+//! let mut hpa = Hpa::new(Spec::cpu(2, 10, 50))?;
+//! // Four pods that request 500 millicores each use 1500 together: 75 % where 50 % is wanted.
+//! let seen = Seen::counted(4, Counts { ready: 4, used: 1500, request: 500, ..Counts::default() });
+//! assert_eq!(hpa.decide(0, &seen).replicas, 6);
+//! # Ok::<(), meanfield_common::invalid::Invalid>(())
+//! ```
 
 mod history;
 mod limits;

@@ -9,7 +9,7 @@ mod oracle;
 
 use meanfield_autoscalers::hpa::{
     Basis, Behavior, Decision, Direction, Failure, Flags, Hpa, Limit, Metric, Millis, Phase, Pod, Reading, Reason,
-    Resource, Rules, Sample, Seen, Select, Spec, Status, Target,
+    Resource, Sample, Seen, Select, Spec, Status, Target,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -44,11 +44,11 @@ fn cases(seed: u64, coverage: &mut Coverage) -> Vec<Case> {
 
 /// Our decisions, one word a step as the oracle writes them, and the rules that they exercised.
 fn play(scenario: &Scenario) -> (String, Vec<&'static str>) {
-    let flags = Flags { scale_to_zero: scenario.scale_to_zero, ..Flags::default() };
+    let flags = scenario.flags.ours();
     let mut json = scenario.steps[0].spec.clone().unwrap();
     let mut hpa = Hpa::with_flags(json.ours(), flags).unwrap();
     let (mut now, mut left) = (1_000_000_000, 0);
-    let (mut words, mut story) = (Vec::new(), Story::default());
+    let (mut words, mut story) = (Vec::new(), Story::new(flags));
     for step in &scenario.steps {
         now += step.wait;
         if let Some(new) = &step.spec {
@@ -108,7 +108,8 @@ fn word(metrics: &[MetricJson], seen: &Seen, decision: &Decision, refused: bool)
     format!("{}{able}{active}{limited}", decision.replicas)
 }
 
-const RULES: [&str; 69] = [
+const RULES: [&str; 72] = [
+    "flags: others than the defaults",
     "utilisation: within tolerance",
     "utilisation: ratio",
     "utilisation: filled",
@@ -157,6 +158,7 @@ const RULES: [&str; 69] = [
     "bounds: above max",
     "bounds: below min",
     "zero: disabled",
+    "zero: disabled, after it was left",
     "zero: reached",
     "zero: left by a metric",
     "zero: left by a raised bound",
@@ -173,6 +175,7 @@ const RULES: [&str; 69] = [
     "behaviour: min",
     "behaviour: recommendation exactly as old as the window",
     "behaviour: change exactly as old as the period",
+    "behaviour: longer periods, after changes",
     "behaviour: smallest change of several",
     "behaviour: direction disabled",
     "behaviour: own tolerance",
@@ -181,15 +184,24 @@ const RULES: [&str; 69] = [
 ];
 
 /// What happened so far in a scenario, to tell which rules it exercised.
-#[derive(Default)]
 struct Story {
+    flags: Flags,
     rules: Vec<&'static str>,
     rounds: Vec<Millis>,
     changes: Vec<Millis>,
+    /// The longest period of a policy in the last round.
+    longest: u32,
+    left_zero: bool,
     refused: bool,
 }
 
 impl Story {
+    fn new(flags: Flags) -> Self {
+        let usual = Flags { scale_to_zero: flags.scale_to_zero, ..Flags::default() };
+        let rules = if flags == usual { Vec::new() } else { vec!["flags: others than the defaults"] };
+        Self { flags, rules, rounds: Vec::new(), changes: Vec::new(), longest: 0, left_zero: false, refused: false }
+    }
+
     fn note(&mut self, condition: bool, rule: &'static str) {
         if condition {
             self.rules.push(rule);
@@ -272,15 +284,16 @@ impl Story {
         }
         let Some(ready) = pod.ready else { return self.note(true, "cpu: no condition") };
         let Some(started) = pod.started else { return self.note(true, "cpu: no start") };
+        let Flags { cpu_initialisation: youth, initial_readiness_delay: delay, .. } = self.flags;
         let (age, covered) = (now - started, sample.at - sample.window);
-        self.note(age == 300_000, "cpu: exactly at the end of its youth");
+        self.note(age == youth, "cpu: exactly at the end of its youth");
         if ready.status == Status::False {
             let settling = ready.since - started;
-            self.note(age < 300_000, "cpu: young, not ready");
-            self.note(age >= 300_000 && settling < 30_000, "cpu: never ready");
-            self.note(age >= 300_000 && settling == 30_000, "cpu: unready at the edge of never");
-            self.note(age >= 300_000 && settling > 30_000, "cpu: unready later");
-        } else if age < 300_000 {
+            self.note(age < youth, "cpu: young, not ready");
+            self.note(age >= youth && settling < delay, "cpu: never ready");
+            self.note(age >= youth && settling == delay, "cpu: unready at the edge of never");
+            self.note(age >= youth && settling > delay, "cpu: unready later");
+        } else if age < youth {
             self.note(covered < ready.since, "cpu: young, sample too early");
             self.note(covered == ready.since, "cpu: young, sample at the edge");
             self.note(covered > ready.since, "cpu: young, settled");
@@ -305,6 +318,9 @@ impl Story {
             Reason::BelowMin => self.note(true, "bounds: below min"),
         }
         self.note(seen.replicas > 0 && decision.replicas == 0, "zero: reached");
+        let disabled = decision.reason == Reason::Disabled;
+        self.note(disabled && self.left_zero, "zero: disabled, after it was left");
+        self.left_zero |= seen.replicas == 0 && decision.replicas > 0;
     }
 
     fn manners(&mut self, now: Millis, spec: &Spec, seen: &Seen, decision: &Decision) {
@@ -318,7 +334,7 @@ impl Story {
         let aged = |moments: &[Millis], span| moments.iter().any(|moment| now - moment == span);
         match &spec.behavior {
             None => {
-                let old = aged(&self.rounds, 300_000);
+                let old = aged(&self.rounds, self.flags.downscale_stabilisation);
                 self.note(old, "plain: recommendation exactly as old as the window");
                 self.note(stabilised.is_some(), "plain: stabilised");
                 self.note(limit == Limit::ScaleUp, "plain: scale-up limit");
@@ -326,8 +342,9 @@ impl Story {
                 self.note(limit == Limit::Min, "plain: min");
             }
             Some(Behavior { up, down }) => {
-                let windows = [up.window.unwrap_or(0), down.window.unwrap_or(300)];
-                let old = windows.iter().any(|window| aged(&self.rounds, i64::from(*window) * 1000));
+                let default = self.flags.downscale_stabilisation / 1000 * 1000;
+                let windows = [up.window.map_or(0, seconds), down.window.map_or(default, seconds)];
+                let old = windows.iter().any(|window| aged(&self.rounds, *window));
                 self.note(old, "behaviour: recommendation exactly as old as the window");
                 self.note(stabilised == Some(Direction::Up), "behaviour: stabilised up");
                 self.note(stabilised == Some(Direction::Down), "behaviour: stabilised down");
@@ -344,11 +361,18 @@ impl Story {
                 self.note(held == Select::Min && several, "behaviour: smallest change of several");
                 self.note(held == Select::Disabled, "behaviour: direction disabled");
                 self.note(up.tolerance.is_some() || down.tolerance.is_some(), "behaviour: own tolerance");
-                let policies = |rules: &Rules| rules.policies.clone();
-                let mut periods = policies(up).into_iter().chain(policies(down)).map(|policy| policy.period);
-                let old = periods.any(|period| aged(&self.changes, i64::from(period) * 1000));
+                let periods = up.policies.iter().chain(&down.policies).map(|policy| policy.period);
+                let old = periods.clone().any(|period| aged(&self.changes, seconds(period)));
+                let longest = periods.max().unwrap();
+                let longer = self.longest > 0 && longest > self.longest && self.changes.len() > 1;
+                self.longest = longest;
+                self.note(longer, "behaviour: longer periods, after changes");
                 self.note(old, "behaviour: change exactly as old as the period");
             }
         }
     }
+}
+
+fn seconds(count: u32) -> Millis {
+    Millis::from(count) * 1000
 }

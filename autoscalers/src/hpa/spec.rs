@@ -1,5 +1,7 @@
 //! What an operator asks of the autoscaler, checked as the API server checks it.
 
+use std::fmt::Display;
+
 use meanfield_common::invalid::{Invalid, within};
 
 use super::Millis;
@@ -253,10 +255,10 @@ impl Rules {
     }
 }
 
-fn at_least<T: PartialOrd + std::fmt::Display>(field: &str, value: T, least: T) -> Result<(), Invalid> {
+fn at_least<T: PartialOrd + Display + Copy>(field: &str, value: T, least: T) -> Result<(), Invalid> {
     if value >= least { Ok(()) } else { Err(Invalid::new(field, value, format!("at least {least}"))) }
 }
 
-fn at_most<T: PartialOrd + std::fmt::Display>(field: &str, value: T, most: T) -> Result<(), Invalid> {
+fn at_most<T: PartialOrd + Display + Copy>(field: &str, value: T, most: T) -> Result<(), Invalid> {
     if value <= most { Ok(()) } else { Err(Invalid::new(field, value, format!("at most {most}"))) }
 }

@@ -1,23 +1,31 @@
-//! Random scenarios for the Horizontal Pod Autoscaler, as they are written to the oracle and as our code sees them.
-//!
-//! Values are drawn where rules meet: at windows' ends, tolerances' edges, a millisecond to either side. No value overflows
-//! the real controller's integers, where what it does depends on the machine.
+//! Scenarios for the Horizontal Pod Autoscaler, as they are written to the oracle and as our code sees them.
 
-use std::collections::BTreeMap;
+#[path = "hpa_random.rs"]
+mod random;
 
 use meanfield_autoscalers::hpa::{
-    Behavior, Change, Metric, Millis, PerPod, Phase, Pod, Policy, Reading, Ready, Resource, Rules, Sample, Seen,
+    Behavior, Change, Flags, Metric, Millis, PerPod, Phase, Pod, Policy, Reading, Ready, Resource, Rules, Sample, Seen,
     Select, Spec, Status, Target,
 };
-use rand::{RngExt, seq::IndexedRandom};
-use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+
+pub use self::random::scenario;
 
 /// Rounds of one autoscaler.
 #[derive(Serialize)]
 pub struct Scenario {
-    pub scale_to_zero: bool,
+    pub flags: FlagsJson,
     pub steps: Vec<Step>,
+}
+
+/// The tolerance in thousandths, times in milliseconds.
+#[derive(Serialize)]
+pub struct FlagsJson {
+    scale_to_zero: bool,
+    tolerance: u32,
+    downscale: Millis,
+    cpu: Millis,
+    delay: Millis,
 }
 
 /// What one round sees. Times are ages in milliseconds.
@@ -76,10 +84,12 @@ struct PolicyJson {
 #[derive(Serialize)]
 pub struct PodJson {
     phase: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
     ready: Option<ReadyJson>,
     started: Option<Millis>,
-    requests: BTreeMap<&'static str, BTreeMap<&'static str, Option<i64>>>,
+    /// CPU and memory of one container after the other.
+    requests: [[Option<i64>; 2]; 2],
     /// Around what age a sample of this pod should be, so that it falls to either side of the rules.
     #[serde(skip)]
     sampled: Millis,
@@ -93,20 +103,26 @@ struct ReadyJson {
 
 #[derive(Serialize, Default)]
 pub struct ReadingJson {
-    samples: Vec<Option<SampleJson>>,
+    /// Value, age and window of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    samples: Vec<Option<(i64, Millis, Millis)>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     strays: Vec<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     values: Vec<i64>,
 }
 
-#[derive(Serialize)]
-struct SampleJson {
-    value: i64,
-    age: Millis,
-    window: Millis,
+impl FlagsJson {
+    pub fn ours(&self) -> Flags {
+        Flags {
+            tolerance: f64::from(self.tolerance) / 1000.0,
+            downscale_stabilisation: self.downscale,
+            cpu_initialisation: self.cpu,
+            initial_readiness_delay: self.delay,
+            scale_to_zero: self.scale_to_zero,
+        }
+    }
 }
-
-/// The window of every sample.
-const WINDOW: Millis = 30_000;
 
 impl SpecJson {
     pub fn ours(&self) -> Spec {
@@ -177,9 +193,11 @@ impl PodJson {
 
     /// The request that a metric is about: of a container, or of all of them.
     fn request(&self, metric: &MetricJson) -> Option<i64> {
+        let of = |container: &[Option<i64>; 2]| container[usize::from(metric.resource == "memory")];
         match metric.container {
-            "" => self.requests.values().map(|container| container[metric.resource]).sum(),
-            container => *self.requests.get(container)?.get(metric.resource)?,
+            "" => self.requests.iter().map(of).sum(),
+            "app" => of(&self.requests[0]),
+            _ => None,
         }
     }
 }
@@ -193,7 +211,7 @@ impl Step {
             ("object", Some(json)) => Reading::Object(json.values[0]),
             ("external", Some(json)) => Reading::External(json.values.clone()),
             (_, Some(json)) => {
-                let sample = |json: &SampleJson| Sample { value: json.value, at: now - json.age, window: json.window };
+                let sample = |&(value, age, window): &(i64, Millis, Millis)| Sample { value, at: now - age, window };
                 Reading::Pods(PerPod {
                     samples: json.samples.iter().map(|json| json.as_ref().map(sample)).collect(),
                     requests: self.pods.iter().map(|pod| pod.request(metric)).collect(),
@@ -207,267 +225,5 @@ impl Step {
             pods: self.pods.iter().map(|pod| pod.ours(now)).collect(),
             readings: spec.metrics.iter().zip(&self.readings).map(reading).collect(),
         }
-    }
-}
-
-/// A random scenario.
-pub fn scenario(rng: &mut ChaCha8Rng) -> Scenario {
-    let scale_to_zero = rng.random_bool(0.25);
-    let steps = if rng.random_bool(0.3) { 1 } else { rng.random_range(2..=12) };
-    let idle = scale_to_zero && rng.random_bool(0.5);
-    let traits = Traits {
-        scale_to_zero,
-        messy: *[0.0, 0.1, 0.5].choose(rng).unwrap(),
-        failing: *[0.0, 0.0, 0.3].choose(rng).unwrap(),
-        requestless: rng.random_bool(0.05),
-        idle,
-        edited: rng.random_bool(if idle { 0.8 } else { 0.3 }),
-        pace: *[0, 5_000, 15_000, 15_000, 60_000].choose(rng).unwrap(),
-    };
-    let mut spec = traits.spec(rng);
-    let steps = (0..steps)
-        .map(|number| {
-            let new = number == 0 || (traits.edited && rng.random_bool(0.2));
-            if new && number > 0 {
-                spec = traits.respecified(rng, &spec);
-            }
-            traits.step(rng, number == 0, &spec, new)
-        })
-        .collect();
-    Scenario { scale_to_zero, steps }
-}
-
-/// What the steps of a scenario have in common.
-struct Traits {
-    scale_to_zero: bool,
-    /// How often a pod is not simply running.
-    messy: f64,
-    /// How often a metric fails.
-    failing: f64,
-    /// Whether some pod may lack a request, or request nothing.
-    requestless: bool,
-    /// Whether there is often nothing to do and nothing in the way of zero replicas.
-    idle: bool,
-    /// Whether the spec changes on the way.
-    edited: bool,
-    /// Usual milliseconds between steps.
-    pace: Millis,
-}
-
-impl Traits {
-    fn spec(&self, rng: &mut ChaCha8Rng) -> SpecJson {
-        let mut metrics: Vec<_> = (0..*[1, 1, 2, 3].choose(rng).unwrap()).map(|_| metric(rng)).collect();
-        let outside = metrics.iter().any(|metric| ["object", "external"].contains(&metric.kind));
-        if self.scale_to_zero && !outside {
-            metrics[0] = MetricJson { kind: "external", ..metrics[0].clone() };
-        }
-        if self.idle {
-            let outside = |metric: &MetricJson| MetricJson {
-                kind: *["object", "external"].choose(rng).unwrap(),
-                container: "",
-                average: rng.random_bool(0.5),
-                ..metric.clone()
-            };
-            metrics = metrics.iter().map(outside).collect();
-        }
-        let min = if self.scale_to_zero && rng.random_bool(0.7) { 0 } else { rng.random_range(1..=5) };
-        let max = (min + *[0, 3, 10, 40, 200].choose(rng).unwrap()).max(1);
-        let hasty = RulesJson { window: Some(0), select: None, policies: None, tolerance: None };
-        let behavior = rng.random_bool(0.6).then(|| BehaviorJson {
-            up: rng.random_bool(0.8).then(|| rules(rng)),
-            down: rng.random_bool(0.8).then(|| if self.idle { hasty } else { rules(rng) }),
-        });
-        SpecJson { min, max, metrics, behavior }
-    }
-
-    /// An edit: bounds or behaviour, rarely all.
-    fn respecified(&self, rng: &mut ChaCha8Rng, old: &SpecJson) -> SpecJson {
-        let new = self.spec(rng);
-        match rng.random_range(0..4) {
-            _ if self.idle => SpecJson { min: rng.random_range(0..=3).min(old.max), ..old.clone() },
-            0 => SpecJson { min: rng.random_range(1..=3).min(old.max), ..old.clone() },
-            1 => SpecJson { behavior: new.behavior, ..old.clone() },
-            2 => SpecJson { max: new.max.max(old.min), ..old.clone() },
-            _ => new,
-        }
-    }
-
-    fn step(&self, rng: &mut ChaCha8Rng, first: bool, spec: &SpecJson, new: bool) -> Step {
-        let wait = match rng.random_range(0..10) {
-            2..=5 if self.idle => 300_001,
-            0 => *[0, 1, 14_999, 15_001, 30_000, 299_999, 300_000, 300_001].choose(rng).unwrap(),
-            1 => rng.random_range(0..120_000),
-            _ => self.pace,
-        };
-        let most = spec.max + 3;
-        let replicas = (first || (!self.idle && rng.random_bool(0.2))).then(|| match rng.random_range(0..12) {
-            0 => 0,
-            1 => rng.random_range(0..=most),
-            _ => rng.random_range(spec.min.max(1)..=spec.max).min(rng.random_range(1..=30)),
-        });
-        let guess = replicas.unwrap_or_else(|| rng.random_range(1..=spec.max.min(20)));
-        let pods = match rng.random_range(0..20) {
-            0 => 0,
-            1 => rng.random_range(1..=30),
-            2 => (guess + rng.random_range(0..=3)).min(40),
-            _ => guess.min(40),
-        };
-        let pods: Vec<_> = (0..pods).map(|_| self.pod(rng)).collect();
-        let idle = self.idle && rng.random_bool(0.6);
-        let load = if idle { 0.0 } else { ratio(rng) };
-        let readings = spec.metrics.iter().map(|metric| {
-            let load = if idle || rng.random_bool(0.7) { load } else { ratio(rng) };
-            (!rng.random_bool(self.failing)).then(|| self.reading(rng, metric, load, guess, &pods))
-        });
-        let readings = readings.collect();
-        let observed = rng.random_bool(0.2).then(|| rng.random_range(0..=guess + 3));
-        Step {
-            wait,
-            spec: new.then(|| spec.clone()),
-            replicas,
-            observed,
-            refuse: rng.random_bool(0.05),
-            pods,
-            readings,
-        }
-    }
-
-    fn pod(&self, rng: &mut ChaCha8Rng) -> PodJson {
-        let mut request = |least: i64, most: i64| match rng.random_range(0..40) {
-            0 if self.requestless => None,
-            1..10 if self.requestless => Some(0),
-            _ => Some(rng.random_range(least..=most)),
-        };
-        let requests = BTreeMap::from([
-            ("app", BTreeMap::from([("cpu", request(100, 1000)), ("memory", request(1 << 36, 1 << 40))])),
-            ("side", BTreeMap::from([("cpu", request(0, 200)), ("memory", request(0, 1 << 36))])),
-        ]);
-        let mut pod = PodJson {
-            phase: "Running",
-            deleted: false,
-            ready: Some(ReadyJson { status: "True", since: 900_000 }),
-            started: Some(1_000_000),
-            requests,
-            sampled: 10_000,
-        };
-        if !rng.random_bool(self.messy) {
-            return pod;
-        }
-        let near = |rng: &mut ChaCha8Rng, at: Millis| at + *[-1, 0, 0, 1, -5_000, 5_000].choose(rng).unwrap();
-        let status = *["True", "True", "False", "Unknown"].choose(rng).unwrap();
-        match rng.random_range(0..12) {
-            0 | 1 => pod.phase = "Pending",
-            2 => pod.phase = "Failed",
-            3 => pod.phase = *["Succeeded", "Unknown"].choose(rng).unwrap(),
-            4 => pod.deleted = true,
-            5 => pod.ready = None,
-            6 => pod.started = None,
-            7 => {
-                // Ready or not, long after the start or soon after it.
-                let started = rng.random_range(400_000..900_000);
-                pod.started = Some(started);
-                pod.ready = Some(ReadyJson { status: "False", since: near(rng, started - 30_000) });
-            }
-            8 => {
-                pod.started = Some(near(rng, 300_000));
-                pod.ready = Some(ReadyJson { status, since: rng.random_range(0..290_000) });
-            }
-            _ => {
-                // Young; the sample's window begins about when the pod became ready.
-                let since = rng.random_range(40_000..200_000);
-                pod.started = Some(since + rng.random_range(0..90_000));
-                pod.sampled = near(rng, since - WINDOW);
-                pod.ready = Some(ReadyJson { status, since });
-            }
-        }
-        pod
-    }
-
-    fn reading(
-        &self,
-        rng: &mut ChaCha8Rng,
-        metric: &MetricJson,
-        load: f64,
-        guess: u32,
-        pods: &[PodJson],
-    ) -> ReadingJson {
-        let whole = |target: i64| (target as f64 * load).round() as i64;
-        if ["object", "external"].contains(&metric.kind) {
-            let value = if metric.average { whole(metric.target * i64::from(guess)) } else { whole(metric.target) };
-            let values = match rng.random_range(0..25) {
-                0 => vec![-value],
-                1 if metric.kind == "external" => vec![value, -2 * value, value],
-                // Without replicas the real controller's result would not fit its type.
-                2 if metric.kind == "external" && !self.scale_to_zero => vec![i64::MAX - 5, value, -value],
-                3 | 4 if metric.kind == "external" => vec![value / 3, value - value / 3],
-                _ => vec![value],
-            };
-            return ReadingJson { values, ..ReadingJson::default() };
-        }
-        let exact = rng.random_bool(0.4);
-        let lost = if rng.random_bool(0.3) { 0.4 } else { self.messy / 2.0 };
-        let samples = pods.iter().map(|pod| {
-            let target = match metric.kind {
-                "utilisation" => pod.request(metric).unwrap_or(100) * metric.target / 100,
-                _ => metric.target,
-            };
-            let jitter = if exact { 1.0 } else { rng.random_range(0.8..1.2) };
-            let value = (target as f64 * load * jitter).round() as i64;
-            let value = if rng.random_bool(0.005) { -value } else { value };
-            (!rng.random_bool(lost)).then_some(SampleJson { value, age: pod.sampled, window: WINDOW })
-        });
-        let samples = samples.collect();
-        let strays = if rng.random_bool(0.1) {
-            (0..rng.random_range(1..=3))
-                .map(|_| whole(if metric.kind == "utilisation" { 500 } else { metric.target }))
-                .collect()
-        } else {
-            Vec::new()
-        };
-        ReadingJson { samples, strays, values: Vec::new() }
-    }
-}
-
-fn metric(rng: &mut ChaCha8Rng) -> MetricJson {
-    let kind = *["utilisation", "utilisation", "use", "pods", "object", "external"].choose(rng).unwrap();
-    let resource = *["cpu", "cpu", "memory"].choose(rng).unwrap();
-    let container = match kind {
-        "utilisation" | "use" => *["", "", "", "", "", "", "", "app", "app", "absent"].choose(rng).unwrap(),
-        _ => "",
-    };
-    let average = !["object", "external"].contains(&kind) || rng.random_bool(0.5);
-    let target = match kind {
-        "utilisation" => *[1, 10, 50, 70, 80, 100, 150].choose(rng).unwrap(),
-        _ => *[1, 10, 1000, 3333, 100_000].choose(rng).unwrap(),
-    };
-    MetricJson { kind, resource, container, average, target }
-}
-
-fn rules(rng: &mut ChaCha8Rng) -> RulesJson {
-    let policy = |rng: &mut ChaCha8Rng| {
-        let period = *[1, 15, 30, 60, 60, 300, 1800].choose(rng).unwrap();
-        if rng.random_bool(0.5) {
-            PolicyJson { r#type: "Pods", value: rng.random_range(1..=8), period }
-        } else {
-            PolicyJson { r#type: "Percent", value: *[1, 10, 33, 50, 100, 150, 900].choose(rng).unwrap(), period }
-        }
-    };
-    RulesJson {
-        window: rng.random_bool(0.7).then(|| *[0, 0, 15, 30, 60, 300, 3600].choose(rng).unwrap()),
-        select: rng.random_bool(0.6).then(|| *["Max", "Min", "Min", "Disabled"].choose(rng).unwrap()),
-        policies: rng.random_bool(0.7).then(|| (0..rng.random_range(1..=3)).map(|_| policy(rng)).collect()),
-        tolerance: rng.random_bool(0.3).then(|| *[0, 1, 50, 70, 200, 333, 1000].choose(rng).unwrap()),
-    }
-}
-
-/// How far a metric is from its target.
-fn ratio(rng: &mut ChaCha8Rng) -> f64 {
-    match rng.random_range(0..12) {
-        0 => 0.0,
-        1 => *[0.9, 1.1, 0.8999, 1.1001, 1.0, 0.8, 1.2, 0.93, 1.07].choose(rng).unwrap(),
-        2..=4 => rng.random_range(0.85..1.15),
-        5 => rng.random_range(2.0..12.0),
-        6..=8 => rng.random_range(0.1..0.9),
-        _ => rng.random_range(1.1..2.5),
     }
 }

@@ -32,7 +32,7 @@ func answerAll(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &scenario); err != nil {
 			t.Fatalf("not a scenario: %v", err)
 		}
-		gate := map[string]bool{string(features.HPAScaleToZero): scenario.ScaleToZero}
+		gate := map[string]bool{string(features.HPAScaleToZero): scenario.Flags.ScaleToZero}
 		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gate); err != nil {
 			t.Fatal(err)
 		}

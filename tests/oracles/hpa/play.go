@@ -42,7 +42,7 @@ type cluster struct {
 // play gives the decisions of one scenario, one word a step.
 func play(scenario *Scenario) string {
 	c := &cluster{}
-	controller := podautoscaler.NewOracle(scales{c}, hpas{nil, c}, mapper{}, metrics{c}, pods{c})
+	controller := podautoscaler.NewOracle(scales{c}, hpas{nil, c}, mapper{}, metrics{c}, pods{c}, scenario.Flags.ours())
 	ctx := klog.NewContext(context.Background(), klog.Logger{})
 	var hpa *autoscaling.HorizontalPodAutoscaler
 	var words []string
@@ -208,7 +208,7 @@ func (m metrics) perPod() (metricsclient.PodMetricsInfo, time.Time, error) {
 	for index, sample := range reading.Samples {
 		if sample != nil {
 			info[podName(index)] = metricsclient.PodMetric{
-				Timestamp: m.now.Add(-milliseconds(sample.Age)), Window: milliseconds(sample.Window), Value: sample.Value,
+				Value: sample[0], Timestamp: m.now.Add(-milliseconds(sample[1])), Window: milliseconds(sample[2]),
 			}
 		}
 	}

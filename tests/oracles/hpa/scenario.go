@@ -9,12 +9,31 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	defaults "k8s.io/kubernetes/pkg/apis/autoscaling/v2"
+	"k8s.io/kubernetes/pkg/controller/podautoscaler"
 )
 
 // Scenario is rounds of the control loop of one autoscaler.
 type Scenario struct {
+	Flags Flags
+	Steps []Step
+}
+
+// Flags are those of kube-controller-manager, the tolerance in thousandths and times in milliseconds.
+type Flags struct {
 	ScaleToZero bool `json:"scale_to_zero"`
-	Steps       []Step
+	Tolerance   int64
+	Downscale   int64
+	CPU         int64
+	Delay       int64
+}
+
+func (f *Flags) ours() podautoscaler.OracleFlags {
+	return podautoscaler.OracleFlags{
+		Tolerance:              float64(f.Tolerance) / 1000,
+		DownscaleStabilisation: milliseconds(f.Downscale),
+		CPUInitialisation:      milliseconds(f.CPU),
+		InitialReadinessDelay:  milliseconds(f.Delay),
+	}
 }
 
 // Step is what one round sees.
@@ -69,8 +88,8 @@ type Pod struct {
 	Deleted bool
 	Ready   *Condition
 	Started *int64
-	// Requests are in thousandths, by container and resource; null means none.
-	Requests map[string]map[string]*int64
+	// Requests are in thousandths, CPU and memory of one container after the other; null means none.
+	Requests [2][2]*int64
 }
 
 type Condition struct {
@@ -87,7 +106,8 @@ type Reading struct {
 	Values []int64
 }
 
-type Sample struct{ Value, Age, Window int64 }
+// Sample is a value, its age and its window.
+type Sample [3]int64
 
 const (
 	namespace = "space"
@@ -209,12 +229,13 @@ func (p *Pod) object(index int, now time.Time) *v1.Pod {
 			Type: v1.PodReady, Status: v1.ConditionStatus(p.Ready.Status), LastTransitionTime: *ago(p.Ready.Since),
 		}}
 	}
-	for _, name := range []string{"app", "side"} {
+	for index, name := range []string{"app", "side"} {
 		container := v1.Container{Name: name}
 		container.Resources.Requests = v1.ResourceList{}
-		for kind, amount := range p.Requests[name] {
+		for kind, amount := range p.Requests[index] {
 			if amount != nil {
-				container.Resources.Requests[v1.ResourceName(kind)] = *resource.NewMilliQuantity(*amount, resource.DecimalSI)
+				name := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}[kind]
+				container.Resources.Requests[name] = *resource.NewMilliQuantity(*amount, resource.DecimalSI)
 			}
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, container)

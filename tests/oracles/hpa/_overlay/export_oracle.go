@@ -15,23 +15,30 @@ import (
 	"k8s.io/kubernetes/pkg/controller/util/selectors"
 )
 
-// NewOracle is a controller with the defaults of kube-controller-manager and without its queue, informers and event
-// broadcaster: their goroutines would outlive the scenario.
+// OracleFlags are those of kube-controller-manager that a decision depends on.
+type OracleFlags struct {
+	Tolerance                                                        float64
+	DownscaleStabilisation, CPUInitialisation, InitialReadinessDelay time.Duration
+}
+
+// NewOracle is a controller without its queue, informers and event broadcaster: their goroutines would outlive the
+// scenario.
 func NewOracle(
 	scales scaleclient.ScalesGetter,
 	hpas autoscalingclient.HorizontalPodAutoscalersGetter,
 	mapper apimeta.RESTMapper,
 	metrics metricsclient.MetricsClient,
 	pods corelisters.PodLister,
+	flags OracleFlags,
 ) *HorizontalController {
 	return &HorizontalController{
 		scaleNamespacer:              scales,
 		hpaNamespacer:                hpas,
 		mapper:                       mapper,
-		tolerance:                    0.1,
-		replicaCalc:                  NewReplicaCalculator(metrics, pods, 5*time.Minute, 30*time.Second),
+		tolerance:                    flags.Tolerance,
+		replicaCalc:                  NewReplicaCalculator(metrics, pods, flags.CPUInitialisation, flags.InitialReadinessDelay),
 		eventRecorder:                &record.FakeRecorder{},
-		downscaleStabilisationWindow: 5 * time.Minute,
+		downscaleStabilisationWindow: flags.DownscaleStabilisation,
 		monitor:                      monitor.New(),
 		podLister:                    pods,
 		recommendations:              map[string][]timestampedRecommendation{},
