@@ -4,4 +4,5 @@
 //! code by the oracles in `tests/oracles`.
 
 mod elementary;
+pub mod kpa;
 pub mod vpa;
