@@ -14,6 +14,7 @@ use meanfield_common::{
     resources::Bytes,
     slo::{Percentile, Slo},
 };
+use serde::Deserialize;
 
 pub use crate::input::Input;
 use crate::{
@@ -90,7 +91,8 @@ pub struct Workload {
 }
 
 /// The rule from which a workload's objective is computed: its latency in isolation, and how much more is allowed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Objective {
     /// Which percentile of latency.
     pub percentile: Percentile,

@@ -192,6 +192,7 @@ fn an_instability_happens_at_its_step() {
     let (files, application) =
         application::generate(2).into_iter().find_map(|one| Some((one.after(Instability::FileSize)?, one))).unwrap();
     assert!(files.cpu_ms > application.workload.cpu_ms && files.name == application.workload.name);
+    assert!((files.mean_rate() / application.workload.mean_rate() - 1.0).abs() < 1e-12);
 }
 
 #[test]
