@@ -103,12 +103,12 @@ impl Injection {
     /// More than this are never drawn: every step looks at all of them.
     pub const MOST: usize = 100_000;
 
-    /// Whether it can be drawn from.
+    /// Whether it can be drawn from. Fields are called as in a file.
     pub fn check(&self) -> Result<(), Invalid> {
         within("per_second", self.per_second, 0.0, 1e3)?;
-        within("duration", self.duration, 0.0, 1e9)?;
-        within("intensity.low", self.intensity.0, 0.0, 1.0)?;
-        within("intensity.high", self.intensity.1, self.intensity.0, 1.0)?;
+        within("duration_seconds", self.duration, 0.0, 1e9)?;
+        within("intensity.min", self.intensity.0, 0.0, 1.0)?;
+        within("intensity.max", self.intensity.1, self.intensity.0, 1.0)?;
         if self.most > Self::MOST {
             return Err(Invalid::new("most", self.most, format!("at most {}", Self::MOST)));
         }
@@ -126,6 +126,8 @@ pub fn inject(
 ) -> Result<Vec<Anomaly>, Invalid> {
     injection.check()?;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    // Tenants' arrivals take the first streams of the same seed.
+    rng.set_stream(u64::MAX);
     let mut anomalies = Vec::new();
     let mut from = 0.0;
     while injection.per_second > 0.0 && anomalies.len() < injection.most {
@@ -135,8 +137,7 @@ pub fn inject(
         let targets = if kind == Kind::Workload { tenants } else { nodes };
         let (low, high) = injection.intensity;
         let intensity = low + (high - low) * rng.random::<f64>();
-        // Not "from >= seconds": seconds that are no number must end this too.
-        if !(from < seconds) {
+        if from >= seconds || seconds.is_nan() {
             break;
         }
         if targets > 0 {
@@ -237,8 +238,8 @@ mod tests {
         assert!(inject(&usual, (5, 0), 1e4, 1).unwrap().iter().all(|one| one.kind != Kind::Workload));
         let field = |injection: Injection| inject(&injection, (1, 1), 1.0, 1).unwrap_err().field;
         assert_eq!(field(Injection { per_second: f64::NAN, ..usual }), "per_second");
-        assert_eq!(field(Injection { duration: -1.0, ..usual }), "duration");
-        assert_eq!(field(Injection { intensity: (0.5, 0.4), ..usual }), "intensity.high");
+        assert_eq!(field(Injection { duration: -1.0, ..usual }), "duration_seconds");
+        assert_eq!(field(Injection { intensity: (0.5, 0.4), ..usual }), "intensity.max");
         assert_eq!(field(Injection { most: usize::MAX, ..usual }), "most");
     }
 }

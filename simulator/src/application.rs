@@ -56,7 +56,12 @@ impl Application {
     pub fn after(&self, instability: Instability) -> Option<Arc<Workload>> {
         let concerned = self.parts.iter().any(|part| instability.after(part).is_some());
         let parts = self.parts.iter().map(|part| instability.after(part).unwrap_or_else(|| part.clone()));
-        concerned.then(|| Arc::new(combine(&self.workload.name, self.workload.demand, &parts.collect::<Vec<_>>())))
+        concerned.then(|| {
+            let changed = combine(&self.workload.name, self.workload.demand, &parts.collect::<Vec<_>>());
+            // As many requests as before, each of which takes longer.
+            let demand = self.workload.mean_rate() * changed.cpu_seconds();
+            Arc::new(Workload { demand, ..changed })
+        })
     }
 }
 

@@ -4,9 +4,8 @@
 //! of its input's size: bytes of a file linearly, pixels of a picture with the square of its side, a product of
 //! matrices with the cube of their dimension. Sizes vary between requests, and so does the work.
 
-use serde::Deserialize;
-
 use meanfield_common::resources::Bytes;
+use serde::Deserialize;
 
 use crate::workload::{Distribution, Workload};
 
@@ -72,15 +71,17 @@ impl Sizes<'_> {
 }
 
 impl Workload {
-    /// The same program with inputs of other sizes; itself, when its requests bring nothing along.
+    /// The same program with as many requests, but inputs of other sizes; itself, when they bring nothing along.
     #[must_use]
     pub fn resized(&self, from: Sizes<'_>, to: Sizes<'_>) -> Self {
         let Some(input) = self.input else { return self.clone() };
         let powers = input.powers();
         let times = |power: i32| to.moment(power) / from.moment(power);
         let handling = self.cpu_ms.min(HANDLING_MS);
+        let cpu_ms = handling + (self.cpu_ms - handling) * times(powers.cpu);
         Self {
-            cpu_ms: handling + (self.cpu_ms - handling) * times(powers.cpu),
+            cpu_ms,
+            demand: self.demand * cpu_ms / self.cpu_ms,
             distribution: self.distribution.remixed(from.variability(powers.cpu), to.variability(powers.cpu)),
             io_mb: self.io_mb * times(powers.moved),
             network_mb: self.network_mb * times(powers.moved),
@@ -113,6 +114,7 @@ mod tests {
         assert!(((large.cpu_ms - HANDLING_MS) / (small.cpu_ms - HANDLING_MS) - 27.0).abs() < 1e-9);
         assert!((large.traffic_mb / small.traffic_mb - 9.0).abs() < 1e-9);
         assert_eq!(large.memory_request.0, 9 * small.memory_request.0);
+        assert!((large.mean_rate() / small.mean_rate() - 1.0).abs() < 1e-12);
         assert_eq!((large.memory_idle, large.slots), (small.memory_idle, small.slots));
     }
 

@@ -14,6 +14,7 @@
 //! | [`instability`] | payloads and loads that change while running |
 //! | [`arrivals`] | seeded arrival rates: a day's curve, bursts, noise |
 //! | [`scenario`] | who shares which nodes: the standard clusters |
+//! | [`cluster_file`] | who shares which nodes: clusters described in a file |
 //! | [`origin`] | reading TOML so that a refusal says where |
 //! | [`placement`] | the scheduler: requests onto nodes |
 //! | [`sharing`] | max-min fair CPU under quotas |
@@ -27,6 +28,7 @@ pub mod anomaly;
 pub mod application;
 pub mod arrivals;
 pub mod cluster;
+pub mod cluster_file;
 pub mod events;
 mod fluid;
 pub mod input;

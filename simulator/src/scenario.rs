@@ -26,7 +26,8 @@ pub const MOST_TENANTS: usize = 10_000;
 const NODES_PER_TENANTS: (usize, usize) = (5, 12);
 
 /// The twelve functions, or any number of tenants running them or other workloads in turn, on a matching number of
-/// nodes: five nodes of 8 cores and 32 GiB for twelve tenants. The mean demand of the twelve functions is 39 % of that.
+/// nodes: five nodes of 8 cores and 32 GiB for twelve tenants. With the twelve functions the mean demand, bursts
+/// included, is then 44 % of the cores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
     workloads: Vec<Arc<Workload>>,

@@ -15,6 +15,7 @@ use meanfield_common::{
     resources::Bytes,
     slo::{Percentile, Slo},
 };
+use serde::Deserialize;
 
 pub use crate::input::Input;
 use crate::{origin::label, placement::Node};
@@ -87,7 +88,8 @@ pub struct Workload {
 }
 
 /// The rule from which a workload's objective is computed: its latency in isolation, and how much more is allowed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Objective {
     /// Which percentile of latency.
     pub percentile: Percentile,

@@ -1,6 +1,6 @@
 //! A workload as a TOML file: the sixteen segments, the twelve functions, and whatever a user brings.
 
-use meanfield_common::{identity::Category, invalid::Invalid, resources::Bytes, slo::Percentile};
+use meanfield_common::{identity::Category, invalid::Invalid, resources::Bytes};
 use serde::Deserialize;
 
 use super::{Distribution, Input, Objective, Workload};
@@ -18,7 +18,7 @@ struct File {
     client: Client,
     load: Load,
     #[serde(default)]
-    slo: Rule,
+    slo: Objective,
 }
 
 #[derive(Deserialize)]
@@ -82,22 +82,6 @@ struct Load {
     cores: f64,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rule {
-    percentile: Percentile,
-    cores: f64,
-    load: f64,
-    margin: f64,
-}
-
-impl Default for Rule {
-    fn default() -> Self {
-        let Objective { percentile, cores, load, margin } = Objective::default();
-        Self { percentile, cores, load, margin }
-    }
-}
-
 impl Workload {
     /// A workload from the text of a file that is called `origin`. Refuses whatever could not run.
     pub fn parse(text: &str, origin: &str) -> Result<Self, Error> {
@@ -140,7 +124,7 @@ impl File {
             timeout: client.timeout_seconds,
             retries: client.retries,
             demand: load.cores,
-            objective: Objective { percentile: slo.percentile, cores: slo.cores, load: slo.load, margin: slo.margin },
+            objective: slo,
         })
     }
 }
