@@ -183,7 +183,7 @@ impl Events {
         for front in self.fronts.iter().flatten() {
             for pod in &front.pods {
                 let host = &mut self.hosts[pod.node];
-                host.expect(host.most(spec.sharing, pod.limit).min(f64::from(front.workload.slots)));
+                host.expect(host.most(spec.sharing, pod.limit), f64::from(front.workload.slots));
             }
         }
         self.hosts.iter_mut().for_each(Host::crowd);
