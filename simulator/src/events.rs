@@ -6,7 +6,7 @@
 //! shares its processor; the tests hold both against theory.
 //!
 //! What is exact and what is not: within a pod everything is exact. Pods of one node feel each other only at the ends of
-//! quanta of [`QUANTUM`] seconds, and only where they could want more cores than there are; disk, network and memory bus
+//! quanta of at most [`QUANTUM`] seconds, and only where they could want more cores than there are; disk, network and memory bus
 //! slow requests down by their mean use over the last second. Arrivals beyond [`MOST_REQUESTS`] per tenant and step are
 //! not simulated but turned away, and the step says so ([`crate::cluster::Doubt::Capped`]).
 //!
@@ -39,8 +39,11 @@ use front::Front;
 use host::Host;
 pub use journal::{Journal, Totals, UNIT};
 
-/// Seconds after which a crowded node's cores are shared anew.
+/// The most seconds after which a crowded node's cores are shared anew.
 pub const QUANTUM: f64 = 0.01;
+
+/// The least. In between it is the CPU time of the shortest requests: over a longer time they would come and go unseen.
+const SHORTEST_QUANTUM: f64 = 0.001;
 
 /// Seconds after which the use of disks, networks and buses is looked at where no cores are scarce.
 const GLANCE: f64 = 0.1;
@@ -183,7 +186,7 @@ impl Events {
         for front in self.fronts.iter().flatten() {
             for pod in &front.pods {
                 let host = &mut self.hosts[pod.node];
-                host.expect(host.most(spec.sharing, pod.limit).min(f64::from(front.workload.slots)));
+                host.expect(host.most(spec.sharing, pod.limit), f64::from(front.workload.slots));
             }
         }
         self.hosts.iter_mut().for_each(Host::crowd);
@@ -197,7 +200,9 @@ impl Events {
             io_mb > 0.0 || network_mb > 0.0 || traffic_mb > 0.0
         };
         let busy = || self.fronts.iter().flatten().any(moves);
-        let quantum = if crowded { Some(QUANTUM) } else { busy().then_some(GLANCE) };
+        let demands = self.fronts.iter().flatten().map(|front| front.workload.cpu_seconds());
+        let shortest = || demands.fold(QUANTUM, f64::min).max(SHORTEST_QUANTUM);
+        let quantum = if crowded { Some(shortest()) } else { busy().then_some(GLANCE) };
         quantum.map(|quantum| quantum.max(spec.seconds / MOST_QUANTA))
     }
 

@@ -134,7 +134,7 @@ impl Front {
                 }
             }
             let lobby = self.lobby.front().map_or(f64::INFINITY, |first| first.sent + self.workload.timeout);
-            if self.arrival.min(due).min(lobby) >= to {
+            if self.arrival >= to && due >= to && lobby >= to {
                 break;
             }
             if self.arrival <= due && self.arrival <= lobby {

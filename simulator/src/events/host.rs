@@ -11,9 +11,6 @@ use crate::{
 /// Seconds over which the use of a disk, network or bus is averaged.
 const MEMORY: f64 = 1.0;
 
-/// However overloaded, nothing is slower than alone by more than this.
-const SLOWEST: f64 = 1e6;
-
 #[derive(Debug, Clone)]
 pub(super) struct Host {
     /// Cores that disturbances leave, and core-seconds used beyond them; negative if some were left over.
@@ -21,7 +18,9 @@ pub(super) struct Host {
     debt: f64,
     /// Whether its pods could ever want more cores than there are. If not, they do not feel each other.
     pub(super) contended: bool,
+    /// While pods are counted: the cores that they could use, and their slots.
     expected: f64,
+    slots: f64,
     wants: Vec<Want>,
     weights: f64,
     level: f64,
@@ -44,6 +43,7 @@ impl Host {
             debt: 0.0,
             contended: false,
             expected: 0.0,
+            slots: 0.0,
             wants: Vec::new(),
             weights: 0.0,
             level: f64::INFINITY,
@@ -67,9 +67,6 @@ impl Host {
         self.bus.pressure = pressure.memory_bandwidth;
         self.cache = pressure.cache;
         self.delay = pressure.delay;
-        for channel in [&mut self.disk, &mut self.network, &mut self.bus] {
-            channel.look();
-        }
     }
 
     /// The most that a pod can ever use.
@@ -81,13 +78,19 @@ impl Host {
         }
     }
 
-    /// A pod that could use so many cores is here.
-    pub(super) fn expect(&mut self, most: f64) {
-        self.expected += most;
+    /// A pod that could use so many cores for so many requests at once is here.
+    pub(super) fn expect(&mut self, cores: f64, slots: f64) {
+        self.expected += cores.min(slots);
+        self.slots += slots;
     }
 
     /// Whether all pods together could ever collide.
     pub(super) fn crowd(&mut self) {
+        let slots = std::mem::take(&mut self.slots).max(1.0);
+        for channel in [&mut self.disk, &mut self.network, &mut self.bus] {
+            channel.sharers = slots;
+            channel.look();
+        }
         self.contended = std::mem::take(&mut self.expected) > self.cores * (1.0 + 1e-12);
         if !self.contended {
             self.debt = 0.0;
@@ -153,7 +156,7 @@ impl Host {
 ///
 /// Alone a transfer takes size / bandwidth; with a share u in use by all, 1 / (1 - u) times as long, the mean of
 /// processor sharing. The use is measured over the last second. One that is asked for more than it has slows down until
-/// what is begun fits.
+/// what is begun fits, and never by more than the number of those who could share it.
 #[derive(Debug, Clone)]
 pub(super) struct Channel {
     bandwidth: f64,
@@ -162,12 +165,13 @@ pub(super) struct Channel {
     begun: f64,
     usage: f64,
     excess: f64,
+    sharers: f64,
     slowdown: f64,
 }
 
 impl Channel {
     fn new(bandwidth: f64) -> Self {
-        Self { bandwidth, pressure: 0.0, begun: 0.0, usage: 0.0, excess: 1.0, slowdown: 1.0 }
+        Self { bandwidth, pressure: 0.0, begun: 0.0, usage: 0.0, excess: 1.0, sharers: 1.0, slowdown: 1.0 }
     }
 
     /// Begins a transfer; how long it takes.
@@ -178,14 +182,15 @@ impl Channel {
     }
 
     fn look(&mut self) {
-        self.slowdown = self.excess / slack(self.usage + self.pressure);
+        let most = self.sharers / (1.0 - self.pressure);
+        self.slowdown = (self.excess / slack(self.usage + self.pressure)).min(most);
     }
 
     fn settle(&mut self, seconds: f64, weight: f64) {
         self.usage += (self.begun / seconds - self.usage) * weight;
         self.begun = 0.0;
         let beyond = self.usage + self.pressure - 1.0;
-        self.excess = (self.excess * (1.0 + (beyond * weight).clamp(-0.5, 1.0))).clamp(1.0, SLOWEST);
+        self.excess = (self.excess * (1.0 + (beyond * weight).clamp(-0.5, 1.0))).clamp(1.0, self.sharers);
         self.look();
     }
 }

@@ -49,6 +49,8 @@ pub struct Journal {
     pub totals: Totals,
     /// When `area` was last brought up to date.
     at: f64,
+    /// Requests that did not wait: most of them, so they are entered all at once at the end.
+    at_once: u64,
 }
 
 impl Journal {
@@ -56,7 +58,7 @@ impl Journal {
         // Constant bounds that the type accepts, so there is nothing to report.
         #[allow(clippy::expect_used)]
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3).expect("constant bounds");
-        Self { latencies: histogram.clone(), waits: histogram, totals: Totals::default(), at }
+        Self { latencies: histogram.clone(), waits: histogram, totals: Totals::default(), at, at_once: 0 }
     }
 
     /// A new step; who is in the system stays there.
@@ -67,7 +69,7 @@ impl Journal {
         self.at = at;
     }
 
-    pub(super) fn pass(&mut self, to: f64) {
+    fn pass(&mut self, to: f64) {
         self.totals.area += self.totals.in_system as f64 * (to - self.at);
         self.at = to;
     }
@@ -80,8 +82,18 @@ impl Journal {
 
     pub(super) fn start(&mut self, wait: f64) {
         self.totals.started += 1;
-        self.totals.waited += wait;
-        self.waits.saturating_record((wait / UNIT) as u64);
+        if wait > 0.0 {
+            self.totals.waited += wait;
+            self.waits.saturating_record(units(wait));
+        } else {
+            self.at_once += 1;
+        }
+    }
+
+    /// The step is over.
+    pub(super) fn close(&mut self, at: f64) {
+        self.pass(at);
+        self.waits.saturating_record_n(0, std::mem::take(&mut self.at_once));
     }
 
     pub(super) fn answer(&mut self, arrived: f64, at: f64, objective: f64) {
@@ -91,7 +103,7 @@ impl Journal {
         self.totals.answered += 1;
         self.totals.latency += latency;
         self.totals.violating += u64::from(latency > objective);
-        self.latencies.saturating_record((latency / UNIT) as u64);
+        self.latencies.saturating_record(units(latency));
     }
 
     pub(super) fn fail(&mut self, arrived: f64, at: f64, timeout: f64) {
@@ -101,7 +113,7 @@ impl Journal {
         self.totals.failed += 1;
         self.totals.violating += 1;
         self.totals.latency += latency;
-        self.latencies.saturating_record((latency.min(timeout) / UNIT) as u64);
+        self.latencies.saturating_record(units(latency.min(timeout)));
     }
 
     pub(super) fn turn_away(&mut self, count: u64, timeout: f64) {
@@ -109,7 +121,7 @@ impl Journal {
         self.totals.turned_away += count;
         self.totals.failed += count;
         self.totals.violating += count;
-        self.latencies.saturating_record_n((timeout / UNIT) as u64, count);
+        self.latencies.saturating_record_n(units(timeout), count);
     }
 
     /// Median and 99th percentile in seconds of what was answered or failed.
@@ -117,4 +129,8 @@ impl Journal {
         (!self.latencies.is_empty())
             .then(|| [0.5, 0.99].map(|quantile| self.latencies.value_at_quantile(quantile) as f64 * UNIT))
     }
+}
+
+fn units(seconds: f64) -> u64 {
+    (seconds * (1.0 / UNIT)) as u64
 }

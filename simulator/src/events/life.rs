@@ -65,7 +65,7 @@ impl Front {
         if surplus > 0 {
             self.journal.turn_away(surplus, timeout);
         }
-        self.journal.pass(end);
+        self.journal.close(end);
         let all = || self.pods.iter().flat_map(Server::requests).chain(&self.lobby);
         let (ages, first) = all()
             .fold((0.0, end), |(ages, first), request| (ages + (end - request.arrived), request.arrived.min(first)));

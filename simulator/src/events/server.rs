@@ -210,10 +210,19 @@ impl Server {
         let mut next = f64::INFINITY;
         if let Some(first) = self.running.peek() {
             let threads = self.running.len() as f64;
-            self.speed = if self.budget > 0.0 { (self.cores / threads).min(1.0) } else { 0.0 };
-            if self.speed > 0.0 {
-                next = self.at + ((first.due - self.clock) / self.speed).max(0.0);
-                self.due = Due::Computed;
+            let left = (first.due - self.clock).max(0.0);
+            self.due = Due::Computed;
+            // Divisions are the dearest part of an event, and most often there is a core for every thread.
+            if self.budget <= 0.0 || self.cores <= 0.0 {
+                self.speed = 0.0;
+            } else if threads <= self.cores {
+                self.speed = 1.0;
+                next = self.at + left;
+            } else {
+                self.speed = self.cores / threads;
+                next = self.at + left / self.speed;
+            }
+            if self.budget.is_finite() && self.speed > 0.0 {
                 let spent = self.at + self.budget / (self.speed * threads);
                 if spent < next {
                     (next, self.due) = (spent, Due::Spent);
