@@ -4,7 +4,9 @@
 //! - [`import`] reads files that others publish, and says what it had to mend.
 //! - [`export`] writes the project's own CSV, which [`import`] reads back.
 //! - [`rates`] spreads counts per minute over shorter steps.
+//! - [`describe`] measures a trace.
 
+pub mod describe;
 pub mod error;
 pub mod export;
 pub mod import;
