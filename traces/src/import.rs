@@ -28,6 +28,8 @@ pub mod time;
 
 use std::{collections::HashMap, fmt, fs::File, io::Read, path::Path};
 
+use meanfield_common::invalid::within;
+
 use crate::{Error, Events, Trace};
 use source::{Lines, Source};
 
@@ -173,6 +175,12 @@ pub fn read(path: &Path, options: &Options) -> Result<Imported, Error> {
 
 /// Reads from anywhere; `name` stands for the file in errors.
 pub fn read_from(name: &str, from: impl Read, options: &Options) -> Result<Imported, Error> {
+    if let Some(interval) = options.interval {
+        let invalid = within("interval", interval, 1e-3, 1e9).err();
+        if let Some(invalid) = invalid {
+            return Err(Error::File { file: name.to_owned(), reason: invalid.to_string() });
+        }
+    }
     let mut source = Source::open(name, from, &options.limits)?;
     let json = source.begins_with_brace()?;
     let forced = options.format;

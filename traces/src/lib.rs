@@ -4,13 +4,14 @@
 //! - [`import`] reads files that others publish, and says what it had to mend.
 //! - [`export`] writes the project's own CSV, which [`import`] reads back.
 //! - [`rates`] spreads counts per minute over shorter steps.
-//! - [`describe`] measures a trace.
+//! - [`describe`] measures a trace; the generators of [`synth`] are calibrated on these figures.
 
 pub mod describe;
 pub mod error;
 pub mod export;
 pub mod import;
 pub mod rates;
+pub mod synth;
 pub mod trace;
 
 pub use error::Error;

@@ -44,6 +44,14 @@ impl Trace {
         if self.counts.is_empty() { 0.0 } else { self.total() / self.seconds() }
     }
 
+    /// Whether there is enough to calibrate on: a request a minute of a day, and ten different counts.
+    pub fn is_busy(&self) -> bool {
+        let mut levels: Vec<_> = self.counts.iter().map(|count| *count as u64).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        self.total() >= 1440.0 && levels.len() >= 10
+    }
+
     /// The same series with every count multiplied.
     ///
     /// Scaling up amplifies the counting noise of the source: a count of n has a variance of about n, and after
