@@ -6,7 +6,7 @@
 //! same days.
 
 mod contest;
-mod plot;
+pub mod plot;
 mod progress;
 mod report;
 mod score;

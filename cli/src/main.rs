@@ -20,6 +20,7 @@ mod demo;
 mod in_process;
 mod signals;
 mod table;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Coordinator(args) => coordinator::run(args),
         Command::Agent(args) => agent::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => {
             config::completions(args.shell);
             Ok(())

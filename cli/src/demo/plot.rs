@@ -8,24 +8,25 @@ use super::score::Scores;
 
 const SIZE: (u32, u32) = (760, 400);
 /// One colour a policy, in the order of the scores; told apart by colour-blind readers too (Okabe and Ito).
-const COLOURS: [RGBColor; 3] = [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115)];
+pub const COLOURS: [RGBColor; 3] = [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115)];
 const GREY: RGBColor = RGBColor(120, 130, 140);
 
 /// A line: its label, its colour and its points.
-type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
+pub type Line<'a> = (&'a str, RGBColor, Vec<(f64, f64)>);
 
 /// Axes of a plot.
-struct Axes<'a> {
-    title: &'a str,
-    x: &'a str,
-    y: &'a str,
-    left: f64,
-    low: f64,
-    high: f64,
-    legend: SeriesLabelPosition,
+pub struct Axes<'a> {
+    pub title: &'a str,
+    pub x: &'a str,
+    pub y: &'a str,
+    pub left: f64,
+    pub low: f64,
+    pub high: f64,
+    pub legend: SeriesLabelPosition,
 }
 
-fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
+/// Draws lines over common axes.
+pub fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
     let mut svg = String::new();
     let right = lines.iter().flat_map(|(_, _, points)| points).map(|(x, _)| *x).fold(1.0, f64::max);
     {
