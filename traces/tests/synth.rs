@@ -48,6 +48,16 @@ fn a_whole_day_has_the_mean_that_was_asked_for() {
 }
 
 #[test]
+fn a_function_that_is_hardly_ever_on_has_its_mean_too() {
+    let switching = Some(Switching { on: 30.0, off: 1e7, rest: 0.0 });
+    let shape = Shape { switching, counting: Counting::Exact, ..Shape::default() };
+    for seed in 0..20 {
+        let rates = shape.generate(2.0, 1440, 60.0, &mut rng(seed));
+        assert!((mean(&rates) - 2.0).abs() < 1e-9, "{seed}: {}", mean(&rates));
+    }
+}
+
+#[test]
 fn the_beginning_of_a_day_is_the_mean_only_on_average() {
     let first: Vec<_> = (0..300).map(|seed| mean(&Preset::Bursty.generate(20.0, 40, 15.0, &mut rng(seed)))).collect();
     assert!((mean(&first) / 20.0 - 1.0).abs() < 0.15, "{}", mean(&first));

@@ -90,7 +90,13 @@ impl Shape {
                 .collect();
         }
         let mut rates: Vec<_> = (0..whole).map(|_| state.step(self, rng)).collect();
-        let sum: f64 = rates.iter().sum();
+        let mut sum: f64 = rates.iter().sum();
+        if sum == 0.0 && self.switching.is_some() {
+            // Off all day has no mean; a day that begins on has one.
+            state = State { on: true, ..State::start(self, whole as f64 * step_seconds, step_seconds, rng) };
+            rates = (0..whole).map(|_| state.step(self, rng)).collect();
+            sum = rates.iter().sum();
+        }
         let gain = if sum > 0.0 { mean_rate * whole as f64 / sum } else { 0.0 };
         rates.truncate(steps);
         rates.into_iter().map(|rate| self.count(gain * rate, step_seconds, rng)).collect()

@@ -56,10 +56,10 @@ impl Switching {
     }
 
     pub(super) fn next(&self, on: &mut bool, step: f64, rng: &mut ChaCha8Rng) -> f64 {
-        let mean = if *on { self.on } else { self.off };
+        let (level, mean) = if *on { (1.0, self.on) } else { (self.rest, self.off) };
         if rng.random::<f64>() >= (-step / mean.max(1e-9)).exp() {
             *on = !*on;
         }
-        if *on { 1.0 } else { self.rest }
+        level
     }
 }
