@@ -20,10 +20,20 @@ pub(crate) fn printed(arguments: &[&str]) -> String {
     process.output()
 }
 
-/// The names of all commands, from the help text.
+/// The names of all commands that do something, from the help texts: `demo`, and `trace plot` of the group `trace`.
 pub(crate) fn commands() -> Vec<String> {
-    let help = printed(&["--help"]);
-    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let inner = |outer: String| {
+        let words: Vec<_> = outer.split(' ').collect();
+        let names = listed(&printed(&[words.as_slice(), &["--help"]].concat()));
+        let names: Vec<_> = names.iter().map(|name| format!("{outer} {name}")).collect();
+        if names.is_empty() { vec![outer] } else { names }
+    };
+    listed(&printed(&["--help"])).into_iter().flat_map(inner).collect()
+}
+
+/// The commands that a help text lists.
+fn listed(help: &str) -> Vec<String> {
+    let list = help.split_once("Commands:\n").map_or("", |(_, list)| list);
     let names = list.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
     let names = names.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split_whitespace().next());
     names.filter(|&name| name != "help").map(str::to_owned).collect()
@@ -66,11 +76,13 @@ fn the_version_is_the_package_s() {
 #[test]
 fn help_lists_every_key_of_the_configuration_file() {
     for command in commands() {
-        let help = printed(&[&command, "--help"]);
-        let (_directory, path) = config(&format!("[{command}]\nnonsense = 1"));
-        let (code, line) = refusal(&[&command, "--config", &path], &[]);
+        let words: Vec<_> = command.split(' ').collect();
+        let section = words.join(".");
+        let help = printed(&[words.as_slice(), &["--help"]].concat());
+        let (_directory, path) = config(&format!("[{section}]\nnonsense = 1"));
+        let (code, line) = refusal(&[words.as_slice(), &["--config", &path]].concat(), &[]);
         assert_eq!(code, Some(USAGE), "{line}");
-        let (_, keys) = line.split_once(&format!("keys of [{command}] are")).unwrap_or_else(|| panic!("{line}"));
+        let (_, keys) = line.split_once(&format!("keys of [{section}] are")).unwrap_or_else(|| panic!("{line}"));
         for key in keys.split(',').map(str::trim).filter(|key| !key.is_empty()) {
             assert!(help.contains(&format!("--{key}")), "--{key} is not in the help of {command}");
         }
@@ -82,7 +94,9 @@ fn completions_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = printed(&["completions", shell]);
         for command in commands() {
-            assert!(script.contains(&command), "{command} in {shell}");
+            for word in command.split(' ') {
+                assert!(script.contains(word), "{command} in {shell}");
+            }
         }
     }
 }
@@ -103,6 +117,9 @@ fn bad_flags_and_values_are_named() {
     assert_usage(&["agent", "--function", "juggling"], &[], &["function", "juggling", "base64"]);
     assert_usage(&["agent", "--policy", "ppo", "--token", TOKEN], &[], &["--model"]);
     assert_usage(&["demo", "--agents", "1"], &[], &["--agents", "1"]);
+    assert_usage(&["trace", "synth", "--preset", "stormy"], &[], &["--preset", "stormy"]);
+    assert_usage(&["trace", "synth", "--mean=-1"], &[], &["mean", "-1"]);
+    assert_usage(&["trace", "describe"], &[], &["FILE"]);
 }
 
 #[test]
@@ -112,6 +129,9 @@ fn bad_configuration_files_are_named() {
         ("[coordinator]\nlisen = 'x'", &["coordinator.lisen"]),
         ("[cordinator]\nlisten = 'x'", &["[cordinator]"]),
         ("[coordinator]\n\nlisten = ", &[":3: "]),
+        ("[trace.synth]\npreset = 'stormy'", &["trace.synth.preset", "stormy"]),
+        ("[trace.sing]\npreset = 'llm'", &["[trace.sing]", "synth"]),
+        ("[trace]\npreset = 'llm'", &["trace.preset", "outside of a section"]),
     ] {
         let (_directory, path) = config(text);
         let culprits = [&[path.as_str()], culprits].concat();

@@ -77,7 +77,8 @@ fn every_metric_is_documented_and_every_documented_metric_exists() {
 
 /// The section of a command in docs/configuration.md: its help, without blanks at the ends of lines.
 fn section(command: &str) -> String {
-    let help = printed(&[command, "--help"]);
+    let words: Vec<_> = command.split(' ').collect();
+    let help = printed(&[words.as_slice(), &["--help"]].concat());
     let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
     format!("## meanfield {command}\n\n```text\n{}\n```\n", lines.join("\n"))
 }

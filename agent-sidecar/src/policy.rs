@@ -6,8 +6,11 @@ use meanfield_common::{
 
 use crate::environment::Target;
 
+pub mod aimd;
+pub mod ensure;
 pub mod features;
 pub mod hpa;
+pub mod kpa;
 pub mod learning;
 pub mod planned;
 pub mod ppo;

@@ -14,7 +14,7 @@ use meanfield_agent::{
 use meanfield_common::{invalid::Invalid, reward::Shape};
 use meanfield_coordinator::token;
 use meanfield_learner::{ActorCritic, Learner};
-use meanfield_simulator::{arrivals::DAY_STEPS, workload::functions};
+use meanfield_simulator::{scenario::DAY_STEPS, workload::functions};
 
 use crate::{
     args::{AgentArgs, PolicyName},

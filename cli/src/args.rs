@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
 use clap_complete::Shell;
 use meanfield_common::identity::{AgentName, PoolName};
 
+use crate::trace::args::TraceArgs;
+
 /// The target at which HPA misses the fewest objectives in the simulated cluster (docs/demo.md shows the others).
 const HPA_TARGET: f64 = 0.8;
 
@@ -34,6 +36,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Measure speed and size, beside a peer in the same run where there is one.
     Bench(BenchArgs),
+    /// Describe, import, make and draw arrival traces.
+    Trace(TraceArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }
@@ -205,7 +209,7 @@ pub struct EvalArgs {
     pub seeds: Option<u64>,
     /// Shapes of the load [default: diurnal, azure-functions, worldcup, bursty, steady; the first two with --quick].
     #[arg(long, env = "MEANFIELD_TRACES", value_delimiter = ',', value_name = "NAME,...")]
-    pub traces: Vec<String>,
+    pub traces: Vec<meanfield_traces::synth::Preset>,
     /// How the days that count are simulated.
     #[arg(long, env = "MEANFIELD_MODEL", value_enum, default_value_t = ModelName::Events)]
     pub model: ModelName,
@@ -250,7 +254,7 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| format!("{error}, such as 500ms, 45s or 2m"))?;
     if duration.is_zero() { Err("it must be more than nothing".to_owned()) } else { Ok(duration) }
 }

@@ -64,11 +64,10 @@ fn with_file(mut command: clap::Command, path: &PathBuf) -> Result<clap::Command
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         format!("{name}:{line}: {}", error.message().trim())
     })?;
-    for (section, keys) in sections(&table).map_err(|line| format!("{name}: {line}"))? {
-        let Some(known) = command.find_subcommand(&section) else {
-            let commands: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-            return Err(format!("{name}: unknown section [{section}]; sections are {}", commands.join(", ")));
-        };
+    let mut sections = Sections::new();
+    collect(&command, "", &table, &mut sections).map_err(|line| format!("{name}: {line}"))?;
+    for (section, keys) in sections {
+        let Some(known) = find(&command, &section) else { continue };
         for key in keys.keys() {
             check_key(known, &section, key).map_err(|line| format!("{name}: {line}"))?;
         }
@@ -76,20 +75,40 @@ fn with_file(mut command: clap::Command, path: &PathBuf) -> Result<clap::Command
             let values = plain(&value).map_err(|kind| format!("{name}: {section}.{key}: {kind}"))?;
             let id = key.replace('-', "_");
             check_value(&command, &section, &id, &values).map_err(|line| format!("{name}: {section}.{key}: {line}"))?;
-            command = command.mut_subcommand(&section, |command| {
-                command.mut_arg(&id, |argument| argument.default_values(values.clone()))
-            });
+            command = with_default(command, &section, &id, values);
         }
     }
     Ok(command)
 }
 
-fn sections(table: &toml::Table) -> Result<Sections, String> {
-    let section = |(name, value): (&String, &Value)| match value {
-        Value::Table(keys) => Ok((name.clone(), keys.clone().into_iter().collect())),
-        _ => Err(format!("{name} stands outside of a section")),
-    };
-    table.iter().map(section).collect()
+/// The sections of a table: one a command, and within a command that has commands of its own, one for each of those.
+fn collect(command: &clap::Command, outer: &str, table: &toml::Table, sections: &mut Sections) -> Result<(), String> {
+    for (name, value) in table {
+        let path = if outer.is_empty() { name.clone() } else { format!("{outer}.{name}") };
+        let Value::Table(keys) = value else { return Err(format!("{path} stands outside of a section")) };
+        match command.find_subcommand(name) {
+            Some(inner) if inner.has_subcommands() => collect(inner, &path, keys, sections)?,
+            Some(_) => drop(sections.insert(path, keys.clone().into_iter().collect())),
+            None => {
+                let commands: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+                return Err(format!("unknown section [{path}]; sections are {}", commands.join(", ")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The command of a section.
+fn find<'a>(command: &'a clap::Command, section: &str) -> Option<&'a clap::Command> {
+    section.split('.').try_fold(command, |command, name| command.find_subcommand(name))
+}
+
+fn with_default(command: clap::Command, section: &str, id: &str, values: Vec<String>) -> clap::Command {
+    let (name, inner) = section.split_once('.').unwrap_or((section, ""));
+    command.mut_subcommand(name, |command| match inner {
+        "" => command.mut_arg(id, |argument| argument.default_values(values)),
+        _ => with_default(command, inner, id, values),
+    })
 }
 
 fn check_key(command: &clap::Command, section: &str, key: &str) -> Result<(), String> {
@@ -102,7 +121,7 @@ fn check_key(command: &clap::Command, section: &str, key: &str) -> Result<(), St
 
 /// Tries a value on its own, so that the error names the file and not a flag that nobody gave.
 fn check_value(command: &clap::Command, section: &str, id: &str, values: &[String]) -> Result<(), String> {
-    let known = command.find_subcommand(section).and_then(|command| command.get_arguments().find(|a| a.get_id() == id));
+    let known = find(command, section).and_then(|command| command.get_arguments().find(|a| a.get_id() == id));
     let Some(argument) = known else { return Ok(()) };
     let flag = matches!(argument.get_action(), ArgAction::SetTrue);
     let trial = if flag {

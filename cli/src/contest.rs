@@ -8,10 +8,7 @@ use meanfield_agent::{
     training::mix,
 };
 use meanfield_common::{identity::PoolName, reward::Shape};
-use meanfield_simulator::{
-    arrivals::DAY_STEPS,
-    scenario::{Scenario, Start},
-};
+use meanfield_simulator::scenario::{DAY_STEPS, Scenario, Start};
 
 use crate::{progress::Bar, score::Scores};
 

@@ -4,14 +4,20 @@
 //! days; `fluid` compares the two models of the simulator. A report folder holds every result; what is there already is
 //! not computed again.
 
+mod baselines;
+mod cell;
+mod contestant;
 mod fluid;
+mod report;
+mod statistics;
+mod tuning;
 mod workers;
 
 use crate::args::{EvalArgs, Experiment};
 
 pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     match args.experiment {
-        Experiment::Baselines => Ok(()),
+        Experiment::Baselines => baselines::run(args),
         Experiment::Fluid => fluid::run(args),
     }
 }

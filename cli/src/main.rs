@@ -25,6 +25,7 @@ mod progress;
 mod score;
 mod signals;
 mod table;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Agent(args) => agent::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => {
             config::completions(args.shell);
             Ok(())

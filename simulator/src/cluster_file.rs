@@ -34,12 +34,13 @@ use meanfield_common::{
     slo::Slo,
 };
 
+use meanfield_traces::synth::Preset;
+
 use crate::{
     anomaly::{self, Injection},
-    arrivals,
     cluster::{Cluster, Model, Spec, TenantId, TenantSpec},
     origin::{self, Error, LARGEST},
-    scenario::stream,
+    scenario::{DAY_SECONDS, stream},
     workload::Workload,
 };
 
@@ -111,7 +112,7 @@ impl ClusterFile {
     /// The nodes and rules for so many steps.
     pub fn cluster(&self, seed: u64, steps: usize) -> Result<Spec, Error> {
         let mut spec = self.spec.clone();
-        spec.model = self.model().map_err(|error| self.refuse(error))?;
+        spec.model = self.model();
         spec.seed = self.seed.unwrap_or(seed);
         if let Some(injection) = &self.injection {
             let seconds = steps as f64 * spec.seconds;
@@ -122,11 +123,10 @@ impl ClusterFile {
         Ok(spec)
     }
 
-    fn model(&self) -> Result<Model, Invalid> {
+    fn model(&self) -> Model {
         match self.model {
-            format::Model::Fluid => Ok(Model::Fluid),
-            // the event engine
-            format::Model::Events => Err(Invalid::new("rules.model", "events", "available; take \"fluid\"")),
+            format::Model::Fluid => Model::Fluid,
+            format::Model::Events => Model::Events,
         }
     }
 
@@ -139,7 +139,8 @@ impl ClusterFile {
         let tenant = |(place, tenant): (usize, &Tenant)| {
             let arrivals = match &tenant.arrivals {
                 Arrivals::Mean(mean) => {
-                    Arc::from(arrivals::generate(*mean, steps, self.spec.seconds, &mut stream(seed, place)))
+                    let rng = &mut stream(seed, place);
+                    Arc::from(Preset::Diurnal.generate_with_day(*mean, steps, self.spec.seconds, DAY_SECONDS, rng))
                 }
                 Arrivals::Rates(rates) => Arc::clone(rates),
             };

@@ -8,12 +8,12 @@ use meanfield_common::{
     queue::{Latency, Station, backlog_delay, contention, pooled, sampling_error},
     slo::Slo,
 };
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
 
 use crate::{
     anomaly::{Pressure, pressure, surge},
-    arrivals::normal,
     cluster::{Doubt, Measured, Sharing, Spec},
     placement::Node,
     sharing::{Want, fair_level},
@@ -189,8 +189,10 @@ impl Fluid {
             percentiles: (requests > 0.0 || served > 0.0).then(|| {
                 let [median, mut high] = latency.percentiles();
                 if spec.noise {
-                    high =
-                        (high * (latency.spread() * sampling_error(served) * normal(&mut self.rng)).exp()).max(median);
+                    high = (high
+                        * (latency.spread() * sampling_error(served) * self.rng.sample::<f64, _>(StandardNormal))
+                            .exp())
+                    .max(median);
                 }
                 [(median + line.delay[0]).min(workload.timeout), (high + line.delay[1]).min(workload.timeout)]
             }),

@@ -12,7 +12,6 @@
 //! | [`input`] | how demand follows from the size of what requests bring along |
 //! | [`application`] | programs put together from segments |
 //! | [`instability`] | payloads and loads that change while running |
-//! | [`arrivals`] | seeded arrival rates: a day's curve, bursts, noise |
 //! | [`scenario`] | who shares which nodes: the standard clusters |
 //! | [`cluster_file`] | who shares which nodes: clusters described in a file |
 //! | [`origin`] | reading TOML so that a refusal says where |
@@ -26,7 +25,6 @@
 
 pub mod anomaly;
 pub mod application;
-pub mod arrivals;
 pub mod cluster;
 pub mod cluster_file;
 pub mod events;

@@ -6,11 +6,11 @@ use meanfield_common::{
     invalid::Invalid,
     resources::{Bounds, Bytes, MilliCores, Resources, Scale},
 };
+use meanfield_traces::synth::Preset;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    arrivals,
     cluster::{Cluster, Spec, TenantId, TenantSpec},
     placement::Node,
     workload::{Workload, functions},
@@ -18,6 +18,12 @@ use crate::{
 
 /// Seconds of a step.
 pub const STEP_SECONDS: f64 = 15.0;
+
+/// Seconds of a simulated day: two hours, so that an evaluation sees a whole one.
+pub const DAY_SECONDS: f64 = DAY_STEPS as f64 * STEP_SECONDS;
+
+/// Steps in a simulated day.
+pub const DAY_STEPS: usize = 480;
 
 /// The most tenants that a scenario takes.
 pub const MOST_TENANTS: usize = 10_000;
@@ -33,6 +39,7 @@ pub struct Scenario {
     workloads: Vec<Arc<Workload>>,
     tenants: usize,
     steps: usize,
+    load: Preset,
 }
 
 /// How tenants are sized when an episode starts.
@@ -62,7 +69,13 @@ impl Scenario {
         if steps == 0 {
             return Err(Invalid::new("steps", steps, "at least 1"));
         }
-        Ok(Self { workloads: workloads.to_vec(), tenants, steps })
+        Ok(Self { workloads: workloads.to_vec(), tenants, steps, load: Preset::Diurnal })
+    }
+
+    /// The same under another shape of load.
+    #[must_use]
+    pub fn with_load(self, load: Preset) -> Self {
+        Self { load, ..self }
     }
 
     /// How many tenants it starts with.
@@ -90,7 +103,8 @@ impl Scenario {
     pub fn tenant(&self, place: usize, seed: u64, start: Start) -> Result<TenantSpec, Invalid> {
         let workload = self.workloads[place % self.workloads.len()].clone();
         let mut rng = stream(seed, place);
-        let arrivals = arrivals::generate(workload.mean_rate(), self.steps, STEP_SECONDS, &mut rng);
+        let arrivals =
+            self.load.generate_with_day(workload.mean_rate(), self.steps, STEP_SECONDS, DAY_SECONDS, &mut rng);
         let bounds = bounds(&workload)?;
         let scale = bounds.clamp(&match start {
             Start::Sized => sized(&workload, 2.0, 1500),

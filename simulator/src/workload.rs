@@ -194,7 +194,7 @@ impl Workload {
             Percentile::P50 => 0,
             Percentile::P99 => 1,
         };
-        Slo::latency(percentile, alone.latency(load).percentiles()[which] * (1.0 + margin) * 1000.0)
+        Slo::latency(percentile, alone.latency(rate / alone.capacity()).percentiles()[which] * (1.0 + margin) * 1000.0)
     }
 
     /// Whether it can run: every number within its bound. Fields are called as in a file.

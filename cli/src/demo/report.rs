@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use meanfield_agent::{fleet::tenant_name, training::Progress};
-use meanfield_simulator::arrivals::DAY_STEPS;
+use meanfield_simulator::scenario::DAY_STEPS;
 use serde_json::json;
 
 use super::plots;

@@ -47,7 +47,11 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     }
     let results = compute("days", args.threads, &store, &jobs, |job| cell::run(&job.setting, &job.contestant))?;
 
-    let entries = jobs.into_iter().zip(results).map(|(Job { setting, contestant }, result)| Entry { setting, contestant, result });
+    let entries = jobs.into_iter().zip(results).map(|(Job { setting, contestant }, result)| Entry {
+        setting,
+        contestant,
+        result,
+    });
     let report = Report { args, traces, seeds, entries: entries.collect() };
     say!("{}", report.terminal());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;

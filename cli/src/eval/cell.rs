@@ -4,9 +4,8 @@ use futures_executor::block_on;
 use meanfield_agent::{fleet::Fleet, link::Nobody, policy::Policy, training::mix};
 use meanfield_common::{identity::PoolName, reward::Shape};
 use meanfield_simulator::{
-    arrivals::DAY_STEPS,
     cluster::Model,
-    scenario::{Scenario, Start},
+    scenario::{DAY_STEPS, Scenario, Start},
 };
 use meanfield_traces::synth::Preset;
 use serde::{Deserialize, Serialize};

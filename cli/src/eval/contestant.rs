@@ -1,7 +1,9 @@
 //! Who takes part: each policy with its setting, the same for all functions or one for each.
 
 use meanfield_agent::{
-    policy::{Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, planned::Planned, reactive::Reactive, rules::Rules},
+    policy::{
+        Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, planned::Planned, reactive::Reactive, rules::Rules,
+    },
     yardstick,
 };
 use meanfield_common::invalid::Invalid;
@@ -89,13 +91,11 @@ impl Kind {
             Self::HpaRate => Box::new(Rules::hpa_vpa(Follow::Rate(setting * pod_rate))?),
             Self::HpaVpaBothCpu => Box::new(Rules::fighting(setting)?),
             Self::Kpa => Box::new(Kpa::new(setting)?),
-            Self::Aimd => Box::new(Aimd::new()?),
+            Self::Aimd => Box::new(Aimd::default()),
             Self::Ensure => Box::new(Ensure::new()?),
             Self::EnsureUtil => Box::new(Ensure::frugal()?),
             Self::Reactive => Box::new(Reactive::default()),
-            Self::BestStatic => {
-                Box::new(Planned::new("best-static", vec![yardstick::best_static(tenant, cluster)]))
-            }
+            Self::BestStatic => Box::new(Planned::new("best-static", vec![yardstick::best_static(tenant, cluster)])),
             Self::Clairvoyant => Box::new(Planned::new("clairvoyant", yardstick::clairvoyant(tenant, cluster))),
         })
     }

@@ -3,7 +3,7 @@
 use std::{fmt::Write, fs, path::Path};
 
 use meanfield_agent::fleet::tenant_name;
-use meanfield_simulator::arrivals::DAY_STEPS;
+use meanfield_simulator::scenario::DAY_STEPS;
 use meanfield_traces::synth::Preset;
 use serde::Serialize;
 
@@ -91,9 +91,10 @@ impl Report<'_> {
     /// One row a policy, over all traces.
     pub fn terminal(&self) -> String {
         let header = std::iter::once("policy").chain(COLUMNS.iter().map(|(name, ..)| *name)).map(str::to_owned);
-        let rows = self.rows(None).into_iter().map(|(label, figures)| {
-            std::iter::once(label).chain(Self::cells(&figures, false)).collect()
-        });
+        let rows = self
+            .rows(None)
+            .into_iter()
+            .map(|(label, figures)| std::iter::once(label).chain(Self::cells(&figures, false)).collect());
         format!(
             "{}\n\n{}\nwindows: share of 15 s windows with p99 above the SLO; cost: reserved cores, a GiB counting as 1/8 core.",
             table(header.collect(), rows.collect()),
@@ -145,11 +146,18 @@ impl Report<'_> {
     fn plot(&self) -> anyhow::Result<String> {
         let points: Vec<_> = (self.rows(None).into_iter())
             .map(|(label, figures)| {
-                let mean = |value: fn(&Figures) -> f64| Mean::of(&figures.iter().map(|one| value(one)).collect::<Vec<_>>()).mean;
+                let mean = |value: fn(&Figures) -> f64| {
+                    Mean::of(&figures.iter().map(|one| value(one)).collect::<Vec<_>>()).mean
+                };
                 (label, mean(|one| one.cost_cores), 100.0 * mean(|one| one.slo_violation_rate_windows))
             })
             .collect();
-        plot::scatter("What keeping the SLO costs (simulated)", "cost in cores", "windows that miss the SLO, %", &points)
+        plot::scatter(
+            "What keeping the SLO costs (simulated)",
+            "cost in cores",
+            "windows that miss the SLO, %",
+            &points,
+        )
     }
 
     /// Writes the folder.
@@ -158,7 +166,8 @@ impl Report<'_> {
         fs::write(folder.join(PAGE), self.markdown())?;
         fs::write(folder.join("baselines.csv"), self.csv()?)?;
         fs::write(folder.join("baselines.svg"), self.plot()?)?;
-        let json = serde_json::json!({ "simulated": true, "version": env!("CARGO_PKG_VERSION"), "entries": self.entries });
+        let json =
+            serde_json::json!({ "simulated": true, "version": env!("CARGO_PKG_VERSION"), "entries": self.entries });
         fs::write(folder.join("baselines.json"), serde_json::to_string_pretty(&json)? + "\n")?;
         Ok(())
     }

@@ -46,9 +46,10 @@ pub fn tuned(
         let Some((_, grid)) = kind.settings() else { continue };
         let best = |place: usize| {
             let earned = |value: f64| -> f64 {
-                let runs = jobs.iter().zip(&results).filter(|(job, _)| {
-                    job.contestant.kind == kind && job.contestant.settings == [value]
-                });
+                let runs = jobs
+                    .iter()
+                    .zip(&results)
+                    .filter(|(job, _)| job.contestant.kind == kind && job.contestant.settings == [value]);
                 runs.filter_map(|(_, result)| result.functions.get(place)).map(|figures| figures.reward).sum()
             };
             grid.iter().copied().max_by(|a, b| earned(*a).total_cmp(&earned(*b))).unwrap_or(grid[0])
