@@ -7,5 +7,6 @@
 pub mod aimd;
 mod elementary;
 pub mod ensure;
+pub mod hpa;
 pub mod kpa;
 pub mod vpa;
