@@ -2,7 +2,7 @@
 //!
 //! Version 1.8.1 of `k8s.io/autoscaler/vertical-pod-autoscaler`. Usage goes into two decaying histograms that all
 //! replicas share; the recommendation is a percentile of each plus a margin, and two bounds around it between which a
-//! running pod is left alone. The [`updater`] says when a pod should get its recommendation, [`limit`] what becomes of
+//! running pod is left alone. The [`updater`] says when a pod should get its recommendation, [`limit()`] what becomes of
 //! its limits.
 //!
 //! A CPU sample weighs the same whatever the container requests: weighting by the request has gone from the real one.
