@@ -1,7 +1,7 @@
 //! AIMD: limits and replicas grow by a step while the SLO is violated, and shrink by a factor while there is slack.
 //!
-//! The baseline that FIRM is compared with. The paper fixes the direction, additive up and multiplicative down, and that
-//! each container's limits are controlled so. The rest had to be chosen, and is set in [`Options`]:
+//! The baseline that FIRM is compared with. The paper fixes the direction, additive up and multiplicative down, and
+//! that each container's limits are controlled so. The rest had to be chosen, and is set in [`Options`]:
 //!
 //! - how large the steps are, and by which factor limits shrink;
 //! - from where on latency counts as slack: between there and the SLO nothing changes, or the limits would never rest;

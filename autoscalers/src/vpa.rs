@@ -2,8 +2,8 @@
 //!
 //! Version 1.8.1 of `k8s.io/autoscaler/vertical-pod-autoscaler`. Usage goes into two decaying histograms that all
 //! replicas share; the recommendation is a percentile of each plus a margin, and two bounds around it between which a
-//! running pod is left alone. The [`updater`] says when a pod should get its recommendation, [`limit`] what becomes of
-//! its limits.
+//! running pod is left alone. The [`updater`] says when a pod should get its recommendation, [`limit()`] what becomes
+//! of its limits.
 //!
 //! A CPU sample weighs the same whatever the container requests: weighting by the request has gone from the real one.
 //! Not modelled: checkpoints, namespaces' limit ranges, rounding CPU to whole cores, the CPU boost at start-up.

@@ -1,7 +1,8 @@
 //! Knative's own code and ours decide on the same replicas, and panic at the same time.
 //!
 //! Each scenario is the life of a revision, second by second: load comes and goes, pods become ready with a delay. The
-//! real code is given the averages of our windows, which `kpa_windows_oracle` compares with the real ones.
+//! real code is given the averages of our windows, which `kpa_windows_oracle` compares with the real ones: when that
+//! fails too, begin there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -221,9 +222,14 @@ fn live(rng: &mut impl Rng, options: &Options, resume: Option<u32>) -> (Vec<Tick
         if never_ready {
             continue;
         }
-        // Pods become ready one after the other, or all at once, and go at once.
+        // Pods follow the load, not our decisions: a wrong one must show as a difference, not as another question. They
+        // become ready one after the other, or all at once, and go at once.
+        let wanted = match load {
+            Some(pods) if pods > 0.0 => pods as u32 + rng.random_range(0..2),
+            _ => rng.random_range(0..2),
+        };
         let step = pick(rng, &[1, 3, 1000]);
-        ready = if decision.replicas > ready { (ready + step).min(decision.replicas) } else { decision.replicas };
+        ready = if wanted > ready { (ready + step).min(wanted) } else { ready - (ready - wanted).min(step * 2) };
     }
     (ticks, decisions)
 }

@@ -178,7 +178,7 @@ proptest! {
 
     #[test]
     fn no_input_breaks_the_updater(
-        requests in vec((any::<Option<u64>>(), any::<Option<u64>>(), any::<[u64; 6]>(), any::<Option<[u64; 2]>>()), 0..4),
+        requests in vec(any::<(Option<u64>, Option<u64>, [u64; 6], Option<[u64; 2]>)>(), 0..4),
         times in any::<[u64; 2]>(),
         counts in any::<[u32; 3]>(),
         numbers in any::<[u64; 3]>(),
@@ -190,7 +190,10 @@ proptest! {
                 cpu: cpu.map(MilliCores),
                 memory: memory.map(Bytes),
                 recommendation: Some(Recommendation { lower: of(a, b), target: of(c, d), upper: of(e, f) }),
-                last_oom: oom.map(|times| times.map(Duration::from_secs)).map(|[started, finished]| Oom { started, finished }),
+                last_oom: oom.map(|times| {
+                    let [started, finished] = times.map(Duration::from_secs);
+                    Oom { started, finished }
+                }),
             }
         }).collect();
         let [now, started] = times.map(Duration::from_secs);
@@ -199,6 +202,8 @@ proptest! {
         }
         let [configured, running, pending] = counts;
         prop_assert!(updater.budget(configured, running, pending) <= running);
-        prop_assert!(limit(numbers[0], numbers[1], numbers[2]).is_none_or(|limit| limit <= i64::MAX as u64 || limit == numbers[2]));
+        let [original, request, recommended] = numbers;
+        let scaled = limit(original, request, recommended);
+        prop_assert!(scaled.is_none_or(|limit| limit <= i64::MAX as u64 || limit == recommended));
     }
 }

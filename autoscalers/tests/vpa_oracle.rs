@@ -73,7 +73,10 @@ fn cases(seed: u64, coverage: &mut Coverage) -> Vec<Case> {
     (0..SCENARIOS)
         .map(|_| {
             let mut play = Play::default();
-            let scenario = Scenario::random(&mut rng, |settings, step| play.step(settings, step));
+            let scenario = Scenario::random(&mut rng);
+            for step in &scenario.steps {
+                play.step(&scenario.options, step);
+            }
             coverage.count(play.rules);
             Case { scenario: serde_json::to_string(&scenario).unwrap(), answer: play.answer }
         })
@@ -100,8 +103,7 @@ struct Replica {
 }
 
 impl Play {
-    /// Answers a step; gives the recommendation that stands after it.
-    fn step(&mut self, settings: &Settings, step: &Step) -> Option<Recommendation> {
+    fn step(&mut self, settings: &Settings, step: &Step) {
         let now = time(step.at);
         let recommender = self.recommender.get_or_insert_with(|| Recommender::new(options(settings)).unwrap());
         self.replicas.resize_with(settings.replicas, || None);
@@ -152,7 +154,15 @@ impl Play {
             "budget" => self.budget(settings, step),
             unknown => panic!("no such step: {unknown}"),
         }
-        self.latest
+    }
+
+    /// The requests of a step, which lie near what is recommended.
+    fn request(&self, step: &Step) -> [Option<u64>; 2] {
+        let recommended = self.latest.map(|Recommendation { lower, target, upper }| [lower, target, upper]);
+        [
+            step.request[0].request(recommended.map(|of| of.map(|of| of.cpu.0))),
+            step.request[1].request(recommended.map(|of| of.map(|of| of.memory.0))),
+        ]
     }
 
     fn sampled(&mut self, settings: &Settings, at: i64, counted: bool) {
@@ -207,7 +217,7 @@ impl Play {
             recommendation,
             last_oom,
         };
-        let mut containers = vec![container(step.request, self.latest, last_oom)];
+        let mut containers = vec![container(self.request(step), self.latest, last_oom)];
         for _ in 1..settings.containers {
             containers.push(container(step.other, self.latest_other, None));
         }
@@ -223,7 +233,7 @@ impl Play {
 
     /// Which of the updater's rules decided.
     fn reason(&self, settings: &Settings, step: &Step, wants: bool) -> &'static str {
-        let recommended = [(step.request, self.latest), (step.other, self.latest_other)];
+        let recommended = [(self.request(step), self.latest), (step.other, self.latest_other)];
         let pairs = &recommended[..if settings.containers > 1 { 2 } else { 1 }];
         let quick = step.oom.is_some_and(|[started, finished]| {
             finished - started < settings.quick_oom && step.at - finished < settings.quick_oom
@@ -253,7 +263,8 @@ impl Play {
             return;
         };
         let [cpu, memory] = [0, 1].map(|resource| {
-            let (original, request) = (step.limit[resource], step.request[resource].unwrap_or(0));
+            let request = self.request(step)[resource].unwrap_or(0);
+            let original = step.limit[resource] * request.max(7) / 2;
             let scaled = limit(original, request, [target.cpu.0, target.memory.0][resource]);
             self.rules.push(match scaled {
                 None => "limit: unset",

@@ -77,8 +77,7 @@ impl Options {
 enum Condition {
     Activating,
     Active,
-    /// The flag says that it could not be activated in time.
-    Inactive(bool),
+    Inactive,
 }
 
 /// The state of one revision on its way up and down.
@@ -109,7 +108,7 @@ impl Activation {
     }
 
     pub(super) fn resume(&mut self, now: Duration, ready: u32) {
-        self.condition = if ready > 0 { Condition::Active } else { Condition::Inactive(false) };
+        self.condition = if ready > 0 { Condition::Active } else { Condition::Inactive };
         self.since = Some(now);
         self.proxied_since = Some(now);
         self.initialised = true;
@@ -173,10 +172,10 @@ impl Activation {
             Condition::Activating => Want::Leave(None),
             Condition::Active if so_far >= stable_window => Want::Leave(Some(0)),
             Condition::Active => Want::Apply(1),
-            Condition::Inactive(_) if so_far >= grace.max(retention) => Want::Apply(0),
-            Condition::Inactive(_) if so_far < retention => Want::Leave(Some(0)),
-            Condition::Inactive(_) if elapsed(self.proxied_since) >= grace => Want::Apply(0),
-            Condition::Inactive(_) => Want::Leave(Some(0)),
+            Condition::Inactive if so_far >= grace.max(retention) => Want::Apply(0),
+            Condition::Inactive if so_far < retention => Want::Leave(Some(0)),
+            Condition::Inactive if elapsed(self.proxied_since) >= grace => Want::Apply(0),
+            Condition::Inactive => Want::Leave(Some(0)),
         }
     }
 
@@ -186,13 +185,10 @@ impl Activation {
         let needed = min.max(if self.initialised { 1 } else { super::count(self.options.initial_scale) });
         self.initialised |= ready >= needed;
 
-        let inactive = matches!(self.condition, Condition::Inactive(_));
         let wanted = want.is_some_and(|want| want > 0);
-        let condition = if want == Some(0) || needed == 0 {
-            Condition::Inactive(self.condition == Condition::Activating && needed > 0)
-        } else if inactive && !wanted {
-            // Until there is data an inactive revision stays so; a short one is said anew to have no traffic.
-            if ready < needed { Condition::Inactive(false) } else { self.condition }
+        // Without data an inactive revision stays so.
+        let condition = if want == Some(0) || needed == 0 || (self.condition == Condition::Inactive && !wanted) {
+            Condition::Inactive
         } else if ready < needed {
             Condition::Activating
         } else {

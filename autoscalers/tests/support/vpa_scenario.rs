@@ -1,6 +1,5 @@
 //! Random lives of a workload under VPA, as the oracle in `tests/oracles/vpa` reads them.
 
-use meanfield_autoscalers::vpa::Recommendation;
 use rand::{Rng, RngExt, seq::IndexedRandom};
 use serde::Serialize;
 
@@ -12,8 +11,8 @@ const DAY: i64 = 24 * HOUR;
 /// The settings, and what happens.
 #[derive(Serialize)]
 pub struct Scenario {
-    options: Settings,
-    steps: Vec<Step>,
+    pub options: Settings,
+    pub steps: Vec<Step>,
 }
 
 /// Settings of recommender, policy and updater. Times are in milliseconds, CPU in millicores, memory in bytes, but for
@@ -54,8 +53,9 @@ pub struct Step {
     pub replica: usize,
     pub value: u64,
     pub started: Option<i64>,
-    pub request: [Option<u64>; 2],
+    pub request: [Near; 2],
     pub other: [Option<u64>; 2],
+    /// A limit in halves of the request.
     pub limit: [u64; 2],
     pub oom: Option<[i64; 2]>,
     pub configured: u32,
@@ -63,29 +63,57 @@ pub struct Step {
     pub pending: u32,
 }
 
+/// A request that is told by where it lies: what is recommended is for each side to find out.
+#[derive(Serialize, Default, Clone, Copy)]
+pub struct Near {
+    kind: u8,
+    by: f64,
+    otherwise: u64,
+}
+
+impl Near {
+    fn random(rng: &mut impl Rng) -> [Self; 2] {
+        let kinds = [rng.random_range(0..8), rng.random_range(0..8)];
+        let kinds = if rng.random_bool(0.5) { kinds } else { [kinds[0]; 2] };
+        kinds.map(|kind| Self {
+            kind: maybe(rng, 0.97, kind, 8),
+            by: rng.random_range(0.6..1.5),
+            otherwise: rng.random_range(1..1 << 30),
+        })
+    }
+
+    /// The request, given the lower bound, the target and the upper bound, if there are any; none for the last kind.
+    pub fn request(&self, recommended: Option<[u64; 3]>) -> Option<u64> {
+        let Some([lower, target, upper]) = recommended else {
+            return (self.kind != 8).then_some(self.otherwise);
+        };
+        match self.kind {
+            0 => Some(lower.saturating_sub(1)),
+            1 => Some(lower),
+            2 => Some(upper),
+            3 => Some(upper + 1),
+            4 => Some(target),
+            5 => Some((target as f64 * self.by.sqrt().sqrt()) as u64),
+            6 => Some((target as f64 * self.by) as u64),
+            7 => Some(lower + self.otherwise % (upper - lower + 1)),
+            _ => None,
+        }
+    }
+}
+
 impl Scenario {
-    /// A random scenario. Each step is played at once: `play` says what is then recommended, near which requests are
-    /// the most interesting.
-    pub fn random(rng: &mut impl Rng, mut play: impl FnMut(&Settings, &Step) -> Option<Recommendation>) -> Self {
+    /// A random scenario.
+    pub fn random(rng: &mut impl Rng) -> Self {
         let options = Settings::random(rng);
         let mut life = Life::random(rng, &options);
-        let mut steps = Vec::new();
-        let mut latest = None;
-        for replica in 0..options.replicas {
-            steps.push(Step { r#do: "start", at: life.now, replica, ..Step::default() });
-            play(&options, &steps[replica]);
-        }
+        let mut steps: Vec<_> = (0..options.replicas)
+            .map(|replica| Step { r#do: "start", at: life.now, replica, ..Step::default() })
+            .collect();
         for _ in 0..rng.random_range(10..60) {
-            let step = life.step(rng, &options, latest);
-            latest = play(&options, &step);
-            steps.push(step);
+            steps.push(life.step(rng, &options));
         }
         // Every life ends with all of the questions.
-        for question in [Life::recommend, Life::update, Life::limit, Life::budget] {
-            let step = question(&mut life, rng, &options, latest);
-            latest = play(&options, &step);
-            steps.push(step);
-        }
+        steps.extend([life.recommend(), life.update(rng, &options), life.limit(rng), life.budget(rng)]);
         Self { options, steps }
     }
 }
@@ -144,6 +172,8 @@ impl Settings {
 /// How one workload behaves.
 struct Life {
     now: i64,
+    /// When CPU and memory were last sampled.
+    last: [Option<i64>; 2],
     /// Typical time between two samples.
     pace: i64,
     cpu: f64,
@@ -157,16 +187,23 @@ impl Life {
         let recent = 1_700_000_000_000 + rng.random_range(0..3 * DAY);
         Self {
             now: maybe(rng, 0.1, 0, recent),
+            last: [None; 2],
             pace: jump,
             cpu: 10_f64.powf(rng.random_range(0.0..4.5)),
             memory: 10_f64.powf(rng.random_range(6.0..10.5)),
         }
     }
 
-    fn step(&mut self, rng: &mut impl Rng, options: &Settings, latest: Option<Recommendation>) -> Step {
+    fn step(&mut self, rng: &mut impl Rng, options: &Settings) -> Step {
         self.now += rng.random_range(1..=self.pace * 2);
         if rng.random_bool(0.02) {
             self.now += options.interval * i64::from(options.intervals);
+        }
+        if let (Some(last), true) = (self.last[0], rng.random_bool(0.02)) {
+            // The moment at which the history expires, or the one before.
+            let expires = last + options.interval * i64::from(options.intervals);
+            self.now = self.now.max(expires - pick(rng, &[0, 0, 1]));
+            return self.recommend();
         }
         match rng.random_range(0..100) {
             0..45 => self.cpu(rng, options),
@@ -175,19 +212,25 @@ impl Life {
             86..89 => {
                 Step { r#do: "start", at: self.now, replica: rng.random_range(0..options.replicas), ..Step::default() }
             }
-            89..95 => self.recommend(rng, options, latest),
-            95..98 => self.update(rng, options, latest),
-            98 => self.limit(rng, options, latest),
-            _ => self.budget(rng, options, latest),
+            89..95 => self.recommend(),
+            95..98 => self.update(rng, options),
+            98 => self.limit(rng),
+            _ => self.budget(rng),
         }
     }
 
-    /// A sample's time, now and then one that is late.
-    fn sampled(&self, rng: &mut impl Rng) -> i64 {
-        if rng.random_bool(0.08) { (self.now - rng.random_range(0..self.pace * 4)).max(0) } else { self.now }
+    /// A sample's time, now and then one that is late or that was sampled already.
+    fn sampled(&mut self, rng: &mut impl Rng, resource: usize) -> i64 {
+        let at = match (rng.random_range(0..100), self.last[resource]) {
+            (0..6, _) => (self.now - rng.random_range(0..self.pace * 4)).max(0),
+            (6..12, Some(last)) => last,
+            _ => self.now,
+        };
+        self.last[resource] = Some(at);
+        at
     }
 
-    fn cpu(&self, rng: &mut impl Rng, options: &Settings) -> Step {
+    fn cpu(&mut self, rng: &mut impl Rng, options: &Settings) -> Step {
         let value = match rng.random_range(0..20) {
             // At and beside the end of the first bucket, and beyond the last.
             0 => pick(rng, &[0, 9, 10, 11, 20, 21, 999_999, 1_000_000, 5_000_000, 100_000_000_000_000]),
@@ -195,14 +238,14 @@ impl Life {
         };
         Step {
             r#do: "cpu",
-            at: self.sampled(rng),
+            at: self.sampled(rng, 0),
             replica: rng.random_range(0..options.replicas),
             value,
             ..Step::default()
         }
     }
 
-    fn memory(&self, rng: &mut impl Rng, options: &Settings) -> Step {
+    fn memory(&mut self, rng: &mut impl Rng, options: &Settings) -> Step {
         let value = match rng.random_range(0..20) {
             // On the ends of the first buckets, which are whole numbers, and beyond the last.
             0 => pick(rng, &[0, 9_999_999, 10_000_000, 20_500_000, 31_525_000, 43_101_250, 1 << 40, 1 << 46]),
@@ -210,7 +253,7 @@ impl Life {
         };
         Step {
             r#do: "memory",
-            at: self.sampled(rng),
+            at: self.sampled(rng, 1),
             replica: rng.random_range(0..options.replicas),
             value,
             ..Step::default()
@@ -218,18 +261,20 @@ impl Life {
     }
 
     fn oom(&self, rng: &mut impl Rng, options: &Settings) -> Step {
-        let late =
-            pick(rng, &[0, 0, options.interval - 1, options.interval, options.interval + 1, 3 * options.interval]);
+        let interval = options.interval;
+        let late = pick(rng, &[0, 0, interval - 1, interval, interval + 1, 3 * interval]);
+        // Late by an interval counts from the last sample.
+        let from = maybe(rng, 0.5, self.now, self.last[1].unwrap_or(self.now));
         let replica = rng.random_range(0..options.replicas);
         let value = (self.memory * rng.random_range(0.5..1.2)) as u64;
-        Step { r#do: "oom", at: (self.now - late).max(0), replica, value, ..Step::default() }
+        Step { r#do: "oom", at: (from - late).max(0), replica, value, ..Step::default() }
     }
 
-    fn recommend(&mut self, _: &mut impl Rng, _: &Settings, _: Option<Recommendation>) -> Step {
+    fn recommend(&self) -> Step {
         Step { r#do: "recommend", at: self.now, ..Step::default() }
     }
 
-    fn update(&mut self, rng: &mut impl Rng, options: &Settings, latest: Option<Recommendation>) -> Step {
+    fn update(&self, rng: &mut impl Rng, options: &Settings) -> Step {
         let before = |rng: &mut _, threshold: i64| {
             let ages = [threshold - 1, threshold, threshold + 1, threshold / 2, 2 * threshold, 0];
             pick(rng, &ages).max(0)
@@ -241,48 +286,23 @@ impl Life {
             r#do: "update",
             at: self.now,
             started: maybe(rng, 0.95, Some(started), None),
-            request: near(rng, latest),
+            request: Near::random(rng),
             other: [Some(pick(rng, &[8, 12, 25, 100])), Some(pick(rng, &[87_381_333, 131_072_000, 1 << 28]))],
             oom: maybe(rng, 0.3, Some(killed), None),
             ..Step::default()
         }
     }
 
-    fn limit(&mut self, rng: &mut impl Rng, _: &Settings, latest: Option<Recommendation>) -> Step {
-        let request = near(rng, latest);
-        let limit = request.map(|request| {
-            let above = rng.random_range(0..5) * request.unwrap_or(100) / 2;
-            pick(rng, &[0, request.unwrap_or(7), above])
-        });
-        Step { r#do: "limit", at: self.now, request, limit, ..Step::default() }
+    fn limit(&self, rng: &mut impl Rng) -> Step {
+        let limit = [rng.random_range(0..6), rng.random_range(0..6)];
+        Step { r#do: "limit", at: self.now, request: Near::random(rng), limit, ..Step::default() }
     }
 
-    fn budget(&mut self, rng: &mut impl Rng, _: &Settings, _: Option<Recommendation>) -> Step {
+    fn budget(&self, rng: &mut impl Rng) -> Step {
         let configured = rng.random_range(0..9);
         let (some, few) = (rng.random_range(0..9), rng.random_range(0..3));
         let running = maybe(rng, 0.5, configured, some);
         let pending = maybe(rng, 0.6, 0, few);
         Step { r#do: "budget", at: self.now, configured, running, pending, ..Step::default() }
     }
-}
-
-/// Requests on, beside and between the recommended bounds.
-fn near(rng: &mut impl Rng, latest: Option<Recommendation>) -> [Option<u64>; 2] {
-    let Some(Recommendation { lower, target, upper }) = latest else {
-        return [Some(rng.random_range(1..1000)), Some(rng.random_range(1..1 << 30))];
-    };
-    let mixed = rng.random_bool(0.5);
-    let usual = rng.random_range(0..8);
-    let [cpu, memory] = [[lower.cpu.0, target.cpu.0, upper.cpu.0], [lower.memory.0, target.memory.0, upper.memory.0]]
-        .map(|[lower, target, upper]| match if mixed { rng.random_range(0..8) } else { usual } {
-            0 => lower.saturating_sub(1),
-            1 => lower,
-            2 => upper,
-            3 => upper + 1,
-            4 => target,
-            5 => (target as f64 * rng.random_range(0.9..1.1)) as u64,
-            6 => (target as f64 * rng.random_range(0.6..1.5)) as u64,
-            _ => rng.random_range(lower..=upper.max(lower)),
-        });
-    [maybe(rng, 0.97, Some(cpu), None), maybe(rng, 0.97, Some(memory), None)]
 }

@@ -4,8 +4,8 @@
 // The scaler runs in a bubble of testing/synctest, where the clock stands still until the scenario waits: it and the
 // conditions that it looks at read time.Now().
 //
-// Version 0.42.2 is the newest of which all modules can be had. For a revision that is routed to, its decider and scaler
-// decide as those of 0.51 do; its windows round differently, so those have an oracle of their own, kpa_windows.
+// Version 0.42.2 is the newest of which all modules can be had. For a revision that is routed to, its decider and its
+// scaler are those of 0.51; its windows round differently, so they have an oracle of their own, kpa_windows.
 package main
 
 import (

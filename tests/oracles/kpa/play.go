@@ -90,8 +90,8 @@ type evaluation struct {
 	panicking       bool
 }
 
-// evaluate asks the decider at every tick. It runs outside the bubble: the decider is told the time, and reports what it
-// does to goroutines that are not of the bubble.
+// evaluate asks the decider at every tick. It runs outside the bubble: the decider is told the time, and reports what
+// it does to goroutines that are not of the bubble.
 func evaluate(scenario Scenario) []evaluation {
 	settings := settingsOf(scenario.Options)
 	now := start

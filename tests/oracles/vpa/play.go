@@ -141,7 +141,7 @@ func (w *world) recommend(step Step) string {
 func (w *world) update(step Step) string {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod"}}
 	for index := range w.options.Containers {
-		request := step.Request
+		request := w.request(step)
 		if index > 0 {
 			request = step.Other
 		}
@@ -176,12 +176,35 @@ func (w *world) update(step Step) string {
 	return fmt.Sprintf(" u%s%x", bit(urgency.ScaleUp), math.Float64bits(urgency.ResourceDiff))
 }
 
+// request are the requests of a step, which lie near what is recommended.
+func (w *world) request(step Step) [2]*int64 {
+	of := vpa_api_util.GetRecommendationForContainer(name(0), w.vpa.Status.Recommendation)
+	if of == nil {
+		return [2]*int64{step.Request[0].request(nil), step.Request[1].request(nil)}
+	}
+	var cpu, memory [3]int64
+	for index, list := range []corev1.ResourceList{of.LowerBound, of.Target, of.UpperBound} {
+		cpu[index], memory[index] = list.Cpu().MilliValue(), list.Memory().Value()
+	}
+	return [2]*int64{step.Request[0].request(&cpu), step.Request[1].request(&memory)}
+}
+
 func (w *world) limit(step Step) string {
 	of := vpa_api_util.GetRecommendationForContainer(name(0), w.vpa.Status.Recommendation)
 	if of == nil {
 		return " l-"
 	}
-	limits, _ := vpa_api_util.GetProportionalLimit(bounds(step.Limit), optional(step.Request), of.Target, nil)
+	request := w.request(step)
+	original := step.Limit
+	for resource := range original {
+		if request[resource] == nil {
+			original[resource] *= 7
+		} else {
+			original[resource] *= max(*request[resource], 7)
+		}
+		original[resource] /= 2
+	}
+	limits, _ := vpa_api_util.GetProportionalLimit(bounds(original), optional(request), of.Target, nil)
 	return " l" + amounts(limits)
 }
 

@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Scenario is one workload's history. Times are milliseconds since 1970, CPU is in millicores, memory in bytes.
 type Scenario struct {
@@ -44,14 +47,39 @@ type Step struct {
 	Value   int64  `json:"value"`
 
 	Started *int64    `json:"started"`
-	Request [2]*int64 `json:"request"`
+	Request [2]Near   `json:"request"`
 	Other   [2]*int64 `json:"other"`
-	Limit   [2]int64  `json:"limit"`
+	Limit   [2]int64  `json:"limit"` // in halves of the request
 	OOM     *[2]int64 `json:"oom"`
 
 	Configured int `json:"configured"`
 	Running    int `json:"running"`
 	Pending    int `json:"pending"`
+}
+
+// Near is a request that is told by where it lies; how is the kind.
+type Near struct {
+	Kind      int     `json:"kind"`
+	By        float64 `json:"by"`
+	Otherwise int64   `json:"otherwise"`
+}
+
+// request is the request, given the lower bound, the target and the upper bound, if there are any.
+func (n Near) request(recommended *[3]int64) *int64 {
+	value := n.Otherwise
+	if n.Kind == 8 {
+		return nil
+	}
+	if recommended != nil {
+		lower, target, upper := recommended[0], recommended[1], recommended[2]
+		value = [...]int64{
+			max(lower-1, 0), lower, upper, upper + 1, target,
+			int64(float64(target) * math.Sqrt(math.Sqrt(n.By))),
+			int64(float64(target) * n.By),
+			lower + n.Otherwise%(upper-lower+1),
+		}[n.Kind]
+	}
+	return &value
 }
 
 func at(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }
