@@ -2,7 +2,7 @@
 //!
 //! The constants are fitted by `cargo run --release -p meanfield-traces --example calibrate -- DATA 400`, which
 //! brings the quartiles of nine figures of made functions near those of the 88 busy ones, and rounded to three digits.
-//! docs/traces.md has the table.
+//! docs/traces.md has the table, and says what has changed since.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
