@@ -1,8 +1,8 @@
 //! One shared cluster, step by step.
 //!
 //! The cluster does what an orchestrator does: it places, starts, resizes and stops pods, and reports what was measured.
-//! How requests fare during a step is an engine's work: [`crate::fluid`] computes it in closed form, the event model
-//! runs every request. Both see the same pods.
+//! How requests fare during a step is an engine's work: `fluid` computes it in closed form, [`crate::events`] runs every
+//! request. Both see the same pods.
 
 use std::sync::Arc;
 
@@ -332,9 +332,10 @@ impl Cluster {
         self.tenants.get(id.0)?.as_ref().map(|tenant| tenant.outcome)
     }
 
-    /// Every latency of a tenant in the last step; `None` unless the model runs every request.
+    /// Every latency of a tenant in the last step; `None` once it has left, and unless the model runs every request.
     #[must_use]
     pub fn journal(&self, id: TenantId) -> Option<&Journal> {
+        self.tenants.get(id.0)?.as_ref()?;
         match &self.engine {
             Engine::Fluid(_) => None,
             Engine::Events(events) => events.journal(id.0),
