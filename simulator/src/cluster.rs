@@ -129,7 +129,8 @@ pub struct TenantId(pub(crate) usize);
 pub struct Outcome {
     /// Requests that arrived.
     pub requests: f64,
-    /// Requests that were slower than the objective or given up on.
+    /// Requests that were slower than the objective or given up on. In the event model a request counts when it is over,
+    /// so in one step these may be more than arrived.
     pub violating: f64,
     /// Whether the step's percentile missed the objective.
     pub violated: bool,
