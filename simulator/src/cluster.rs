@@ -1,8 +1,8 @@
 //! One shared cluster, step by step.
 //!
 //! The cluster does what an orchestrator does: it places, starts, resizes and stops pods, and reports what was measured.
-//! How requests fare during a step is an engine's work: [`crate::fluid`] computes it in closed form, the event model
-//! runs every request. Both see the same pods.
+//! How requests fare during a step is an engine's work: `fluid` computes it in closed form, [`crate::events`] runs every
+//! request. Both see the same pods.
 
 use std::sync::Arc;
 
@@ -122,7 +122,8 @@ pub struct TenantId(pub(crate) usize);
 pub struct Outcome {
     /// Requests that arrived.
     pub requests: f64,
-    /// Requests that were slower than the objective or given up on.
+    /// Requests that were slower than the objective or given up on. In the event model a request counts when it is over,
+    /// so in one step these may be more than arrived.
     pub violating: f64,
     /// Whether the step's percentile missed the objective.
     pub violated: bool,
@@ -331,9 +332,10 @@ impl Cluster {
         self.tenants.get(id.0)?.as_ref().map(|tenant| tenant.outcome)
     }
 
-    /// Every latency of a tenant in the last step; `None` unless the model runs every request.
+    /// Every latency of a tenant in the last step; `None` once it has left, and unless the model runs every request.
     #[must_use]
     pub fn journal(&self, id: TenantId) -> Option<&Journal> {
+        self.tenants.get(id.0)?.as_ref()?;
         match &self.engine {
             Engine::Fluid(_) => None,
             Engine::Events(events) => events.journal(id.0),

@@ -273,7 +273,7 @@ fn without_quotas_busy_pods_share_by_weight_and_what_the_modest_leave() {
 #[test]
 fn pods_on_one_node_are_together_mmk() {
     let mut worst = 0.0_f64;
-    for (tenants, cores, load) in [(2_u32, 1_u32, 0.8), (4, 1, 0.5), (2, 4, 0.8), (4, 4, 0.8)] {
+    for (tenants, cores, load) in [(2_u32, 1_u32, 0.8), (4, 1, 0.5), (8, 1, 0.9), (2, 4, 0.8), (8, 4, 0.9)] {
         let rate = load * f64::from(cores) / SERVICE / f64::from(tenants);
         let (mut latency, mut answered) = (0.0, 0);
         for seed in 0..4 {
@@ -296,5 +296,5 @@ fn pods_on_one_node_are_together_mmk() {
         println!("{tenants} tenants on {cores} cores at {load}: {:+.2} %", 100.0 * off);
         worst = worst.max(off.abs());
     }
-    assert!(worst < 0.08, "{worst}");
+    assert!(worst < 0.06, "{worst}");
 }

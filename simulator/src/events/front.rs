@@ -181,6 +181,7 @@ impl Front {
         self.next[pod] = self.pods[pod].next(self.workload.timeout);
     }
 
+    #[inline]
     fn answer(&mut self, pod: usize, request: Request, at: f64, hosts: &mut [Host]) {
         self.journal.answer(request.arrived, at, self.objective);
         self.load[pod] -= 1;
@@ -195,6 +196,7 @@ impl Front {
         }
     }
 
+    #[inline]
     fn start(&mut self, pod: usize, request: Request, at: f64, hosts: &mut [Host]) {
         let server = &mut self.pods[pod];
         let workload = &*self.workload;
@@ -212,6 +214,7 @@ impl Front {
     }
 
     /// Sends a request to a pod, or has it wait for one.
+    #[inline]
     fn dispatch(&mut self, request: Request, at: f64, hosts: &mut [Host]) {
         let Some(pod) = self.choose() else {
             self.lobby.push_back(request);

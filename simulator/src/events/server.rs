@@ -152,6 +152,7 @@ impl Server {
     }
 
     /// Puts a request on the CPU for so many seconds.
+    #[inline]
     pub(super) fn compute(&mut self, request: Request, seconds: f64) {
         if self.running.is_empty() {
             self.clock = 0.0;
@@ -202,6 +203,7 @@ impl Server {
     }
 
     /// When and what happens next; also sets the speed, so it must follow every change.
+    #[inline]
     pub(super) fn next(&mut self, timeout: f64) -> f64 {
         if !self.ready {
             self.due = Due::Ready;
