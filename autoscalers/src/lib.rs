@@ -1,8 +1,5 @@
 //! The rule-based autoscalers, deciding as the real ones do.
 //!
-//! Pure computation: no clock, no I/O; whoever calls gives the time. Each module is checked against the autoscaler's own
-//! code by the oracles in `tests/oracles`, except for [`aimd`] and [`ensure`], which are known from papers: those say what
-//! the papers fix and what was chosen.
 //! Pure computation: no clock, no I/O; whoever calls gives the time. Each module is checked against the autoscaler's
 //! own code by the oracles in `tests/oracles`, except for [`aimd`] and [`ensure`], which are known from papers: those
 //! say what the papers fix and what was chosen.
