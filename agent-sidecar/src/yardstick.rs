@@ -7,7 +7,7 @@
 
 use meanfield_common::{
     queue::{Balancing, Station, pooled, sampling_error},
-    resources::{Bytes, MilliCores, Resources, Scale},
+    resources::{MilliCores, Resources, Scale},
     slo::{Percentile, Slo},
 };
 use meanfield_simulator::cluster::{Spec, TenantSpec};
@@ -15,16 +15,18 @@ use meanfield_simulator::cluster::{Spec, TenantSpec};
 /// What a gibibyte costs, in cores: about what clouds ask.
 pub const GIB_IN_CORES: f64 = 0.125;
 
-/// The part of the objective that is planned for; neighbours take some of the rest.
-const PLANNED: f64 = 0.9;
+/// The part of the objective that is planned for: a step's rate is a mean, and neighbours take some of the rest.
+const PLANNED: f64 = 0.7;
 /// How unlucky a window's percentile may be within the plan, in standard deviations.
 const LUCK: f64 = 2.5;
 /// The highest utilisation that is planned.
-const HOTTEST: f64 = 0.92;
+const HOTTEST: f64 = 0.85;
 /// CPU limits are planned in steps of so many milli-cores.
 const STEP: u64 = 50;
 /// The part of the steps that a static allocation may miss.
 const MISSED: f64 = 0.01;
+/// What a step that misses the objective costs, in cores: more than anything else.
+const MISS: f64 = 1e4;
 /// Replicas beyond this are not considered, or the search would not end.
 const MOST_REPLICAS: u32 = 64;
 
@@ -36,24 +38,24 @@ pub fn clairvoyant(tenant: &TenantSpec, cluster: &Spec) -> Vec<Scale> {
     // A resize takes part of a step to come into force, so each step is sized for the next one too.
     let rate = |step: usize| tenant.arrivals[step % steps].max(tenant.arrivals[(step + 1) % steps]);
     let choices = planner.replicas();
-    let options: Vec<Vec<Scale>> = (0..steps)
+    let options: Vec<Vec<Choice>> = (0..steps)
         .map(|step| choices.iter().map(|replicas| planner.cheapest(*replicas, rate(step))).collect())
         .collect();
 
     // Cheapest way to each number of replicas, step by step.
-    let lead = (tenant.workload.startup / cluster.seconds).ceil();
+    let lead = ((tenant.workload.startup + tenant.workload.warmup) / cluster.seconds).ceil();
     let mut costs = vec![0.0; choices.len()];
     let mut came_from = Vec::with_capacity(steps);
     for options in &options {
         let mut best = Vec::with_capacity(choices.len());
-        for (to, scale) in options.iter().enumerate() {
-            let one = planner.price(scale) / f64::from(scale.replicas);
+        for (to, choice) in options.iter().enumerate() {
+            let one = planner.price(&choice.scale) / f64::from(choice.scale.replicas);
             let way = |from: usize| {
                 let more = f64::from(choices[to].saturating_sub(choices[from]));
                 costs[from] + lead * one * more
             };
             let from = (0..choices.len()).min_by(|a, b| way(*a).total_cmp(&way(*b))).unwrap_or(to);
-            best.push((from, way(from) + planner.price(scale)));
+            best.push((from, way(from) + choice.price));
         }
         costs = best.iter().map(|(_, cost)| *cost).collect();
         came_from.push(best);
@@ -61,7 +63,7 @@ pub fn clairvoyant(tenant: &TenantSpec, cluster: &Spec) -> Vec<Scale> {
     let mut at = (0..choices.len()).min_by(|a, b| costs[*a].total_cmp(&costs[*b])).unwrap_or(0);
     let mut plan = vec![tenant.scale; steps];
     for step in (0..steps).rev() {
-        plan[step] = options[step][at];
+        plan[step] = options[step][at].scale;
         at = came_from[step][at].0;
     }
     start_in_time(&mut plan, lead as usize);
@@ -79,7 +81,7 @@ pub fn best_static(tenant: &TenantSpec, cluster: &Spec) -> Scale {
     let last = rates.len().saturating_sub(1);
     let rate = rates[last - (last as f64 * MISSED) as usize];
     let options = planner.replicas().into_iter().map(|replicas| planner.cheapest(replicas, rate));
-    options.min_by(|a, b| planner.price(a).total_cmp(&planner.price(b))).unwrap_or(tenant.scale)
+    options.min_by(|a, b| a.price.total_cmp(&b.price)).map_or(tenant.scale, |choice| choice.scale)
 }
 
 /// Whoever is needed in a step is started so many steps before.
@@ -88,6 +90,13 @@ fn start_in_time(plan: &mut [Scale], lead: usize) {
         let ahead = plan[step..].iter().take(lead + 1).map(|scale| scale.replicas).max();
         plan[step].replicas = ahead.unwrap_or(plan[step].replicas);
     }
+}
+
+/// A scale for a step, and what it costs in cores, a miss included.
+#[derive(Clone, Copy)]
+struct Choice {
+    scale: Scale,
+    price: f64,
 }
 
 struct Planner<'a> {
@@ -112,15 +121,15 @@ impl<'a> Planner<'a> {
         (*range.start()..=(*range.end()).min(MOST_REPLICAS).max(*range.start())).collect()
     }
 
-    /// What a step with this scale costs, in cores; the objective missed for certain costs more than anything.
+    /// What a step with this scale costs, in cores.
     fn price(&self, scale: &Scale) -> f64 {
         let replicas = f64::from(scale.replicas);
         let memory = scale.limit.memory.as_mebi() / 1024.0;
         replicas * (scale.limit.cpu.cores() / self.cluster.overcommit + GIB_IN_CORES * memory)
     }
 
-    /// So many replicas, as small as the rate allows; as large as possible where no size is enough.
-    fn cheapest(&self, replicas: u32, rate: f64) -> Scale {
+    /// So many replicas, as small as the rate allows; as large as possible, and dear, where no size is enough.
+    fn cheapest(&self, replicas: u32, rate: f64) -> Choice {
         let cpu = self.tenant.bounds.cpu();
         let (mut low, mut high) = (cpu.start().0.div_ceil(STEP), cpu.end().0 / STEP);
         while low < high {
@@ -128,12 +137,10 @@ impl<'a> Planner<'a> {
             if self.keeps(replicas, MilliCores(middle * STEP), rate) { high = middle } else { low = middle + 1 }
         }
         let cpu = MilliCores(low * STEP);
-        let limit = Resources { cpu, memory: self.memory(replicas, cpu, rate) };
-        self.tenant.bounds.clamp(&Scale { replicas, limit })
-    }
-
-    fn utilisation(&self, replicas: u32, cpu: MilliCores, rate: f64) -> f64 {
-        rate * self.tenant.workload.cpu_seconds() / (cpu.cores() * f64::from(replicas))
+        let limit = Resources { cpu, memory: self.tenant.workload.full_memory() };
+        let scale = self.tenant.bounds.clamp(&Scale { replicas, limit });
+        let kept = self.keeps(replicas, cpu, rate);
+        Choice { scale, price: self.price(&scale) + if kept { 0.0 } else { MISS } }
     }
 
     fn station(&self, replicas: u32, cpu: MilliCores) -> Station {
@@ -150,30 +157,24 @@ impl<'a> Planner<'a> {
     }
 
     fn keeps(&self, replicas: u32, cpu: MilliCores, rate: f64) -> bool {
-        let utilisation = self.utilisation(replicas, cpu, rate);
+        let station = self.station(replicas, cpu);
+        // What the pooled station can do is what the replicas can do together, their cores being the same.
+        let alone = Station { cores: cpu.cores().max(1.0), slots: f64::from(self.tenant.workload.slots), ..station };
+        let utilisation = rate / (alone.capacity() * f64::from(replicas));
         if utilisation > HOTTEST {
             return false;
         }
         let Some((which, objective)) = self.objective else { return true };
-        let latency = self.station(replicas, cpu).latency(utilisation);
+        let latency = station.latency(utilisation);
         let stray = [0.0, LUCK * latency.spread() * sampling_error(rate * self.cluster.seconds)][which].exp();
         latency.percentiles()[which] * stray <= PLANNED * objective
-    }
-
-    /// Room for the requests that are in flight at once at the worst moment of a step.
-    fn memory(&self, replicas: u32, cpu: MilliCores, rate: f64) -> Bytes {
-        let workload = &self.tenant.workload;
-        let mean = self.station(replicas, cpu).latency(self.utilisation(replicas, cpu, rate)).mean();
-        let in_flight = rate * mean / f64::from(replicas);
-        let most = (in_flight + 5.0 * in_flight.sqrt() + 2.0).min(f64::from(workload.slots));
-        // Pods differ in their appetite by a twentieth.
-        Bytes((1.06 * (workload.memory_idle.0 as f64 + workload.memory_request.0 as f64 * most)) as u64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meanfield_common::resources::Bytes;
     use meanfield_simulator::scenario::{Scenario, Start};
 
     fn scenario() -> (Scenario, Spec) {
@@ -187,7 +188,7 @@ mod tests {
         for place in 0..12 {
             let tenant = scenario.tenant(place, 3, Start::Sized).unwrap();
             let planner = Planner::new(&tenant, &cluster);
-            let [low, high] = [0.5, 2.0].map(|times| planner.cheapest(2, times * tenant.workload.mean_rate()));
+            let [low, high] = [0.5, 2.0].map(|times| planner.cheapest(4, times * tenant.workload.mean_rate()).scale);
             assert!(low.limit.cpu <= high.limit.cpu && low.limit.memory <= high.limit.memory);
             let plan = clairvoyant(&tenant, &cluster);
             assert_eq!(plan.len(), 240);

@@ -115,6 +115,27 @@ impl Station {
         Latency { mean, variability, constant: self.elsewhere }
     }
 
+    /// Requests inside at the worst moment among so many arrivals, at so much of the capacity.
+    ///
+    /// Crowds of n beyond the cores come with probability C rho^n, and about every 1/(1 - rho)-th arrival finds the
+    /// station anew: the largest of so many geometric numbers.
+    #[must_use]
+    pub fn most_inside(&self, utilisation: f64, requests: f64) -> f64 {
+        let load = utilisation.clamp(0.0, HIGHEST_UTILISATION);
+        if self.few() {
+            return if load > 0.0 { self.slots } else { 0.0 };
+        }
+        let cores = self.cores.max(1.0);
+        let work = load * (self.capacity() * self.seconds / cores).min(1.0);
+        if work <= 0.0 {
+            return 0.0;
+        }
+        let tries = (requests * (1.0 - work)).max(1.0);
+        let crowd = (waits(cores, work) * tries).max(1.0).ln() / -work.ln();
+        let others = cores * work / self.seconds * self.elsewhere;
+        (cores + crowd + others + 3.0 * others.sqrt()).min(self.slots)
+    }
+
     fn few(&self) -> bool {
         self.slots >= 1.0 && self.slots <= FEW as f64 && self.seconds > 0.0
     }

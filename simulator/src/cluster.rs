@@ -140,6 +140,10 @@ pub struct Outcome {
 pub enum Doubt {
     /// More work than capacity: latency follows from the backlog alone.
     Saturated,
+    /// Nearly as much work as capacity: small errors of the load are large errors of latency.
+    Busy,
+    /// A node's cores, disk, network or memory bus are nearly used up: how neighbours' bursts collide is only estimated.
+    Crowded,
     /// The engine does not know the kind of sharing that was asked for.
     Sharing,
     /// More requests than are simulated one by one: the surplus was turned away.

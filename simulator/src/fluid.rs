@@ -25,6 +25,11 @@ use crate::{
 /// throughput instead.
 const FULLEST: f64 = 0.95;
 
+/// Beyond these, latencies are in doubt: work over capacity, and a node's cores and bandwidths in use.
+const BUSY: f64 = 0.85;
+const CROWDED_CORES: f64 = 0.8;
+const CROWDED_BANDWIDTH: f64 = 0.6;
+
 /// How many times more a request moves over the memory bus when the whole last-level cache is taken from it.
 pub(crate) const CACHE_MISSES: f64 = 3.0;
 
@@ -158,14 +163,18 @@ impl Fluid {
         let line = Line::new(tenant.backlog, rate, capacity, seconds, workload.timeout);
 
         // Traffic follows capacity, so all pods are equally loaded.
-        let latency = self.latency(spec, &workload, &tenant.pods, &paces, rate);
+        let (latency, most) = self.latency(spec, &workload, &tenant.pods, &paces, rate);
         let running = if capacity > 0.0 { rate.min(capacity) * latency.mean() } else { 0.0 };
         let mut memory = Memory::default();
         for (pod, pace) in tenant.pods.iter_mut().zip(&paces) {
             let share = if capacity > 0.0 { pace.capacity / capacity } else { 0.0 };
             // This step has passed; a kill at its end starts the clock anew.
             pod.pass(seconds);
-            memory.take(pod, &workload, ((running + line.after) * share).min(f64::from(workload.slots)));
+            let slots = f64::from(workload.slots);
+            let mean = ((running + line.after) * share).min(slots);
+            // Crowds spread over the pods, but not quite evenly.
+            let peak = if share > 0.0 { (most * share + 1.0).max(mean).min(slots) } else { 0.0 };
+            memory.take(pod, &workload, if line.unserved > 0.0 && share > 0.0 { [mean, slots] } else { [mean, peak] });
         }
         self.paces = paces;
         // What a killed pod held had waited, or else would have been served.
@@ -179,7 +188,8 @@ impl Fluid {
             Slo::Throughput { .. } => f64::INFINITY,
         };
         let slow = requests * line.beyond(&latency, objective);
-        let throttled = matches!(spec.sharing, Sharing::Throttled { .. }).then_some(Doubt::Sharing);
+        let doubt =
+            self.doubt(spec, &workload, &tenant.pods, &line, if capacity > 0.0 { rate / capacity } else { 0.0 });
         tenant.measured = Measured {
             requests,
             served,
@@ -202,12 +212,28 @@ impl Fluid {
             memory_peak: memory.peak,
             oom_kills: memory.kills,
             node_utilisation: self.node_utilisation(&spec.nodes, &tenant.pods),
-            doubt: throttled.or((line.unserved > 0.0).then_some(Doubt::Saturated)),
+            doubt,
         };
     }
 
-    /// Latency over all pods, the backlog left out.
-    fn latency(&mut self, spec: &Spec, workload: &Workload, pods: &[Pod], paces: &[Pace], rate: f64) -> Latency {
+    /// Why the formulas are not to be trusted here, if so (docs/simulator.md has the figures).
+    fn doubt(&self, spec: &Spec, workload: &Workload, pods: &[Pod], line: &Line, utilisation: f64) -> Option<Doubt> {
+        let crowded = || pods.iter().filter_map(|pod| pod.node).any(|node| self.nodes[node].crowded(workload));
+        if matches!(spec.sharing, Sharing::Throttled { .. }) {
+            Some(Doubt::Sharing)
+        } else if line.unserved > 0.0 {
+            Some(Doubt::Saturated)
+        } else if utilisation > BUSY {
+            Some(Doubt::Busy)
+        } else if crowded() {
+            Some(Doubt::Crowded)
+        } else {
+            None
+        }
+    }
+
+    /// Latency over all pods, the backlog left out, and how many requests are inside at the worst moment.
+    fn latency(&mut self, spec: &Spec, workload: &Workload, pods: &[Pod], paces: &[Pace], rate: f64) -> (Latency, f64) {
         let able = || pods.iter().zip(paces).filter(|(_, pace)| pace.capacity > 0.0);
         let (mut count, mut cores, mut capacity, mut cpu, mut elsewhere) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (pod, pace) in able() {
@@ -218,7 +244,7 @@ impl Fluid {
             elsewhere += pace.capacity * pace.elsewhere;
         }
         if capacity <= 0.0 {
-            return Latency::constant(workload.timeout);
+            return (Latency::constant(workload.timeout), 0.0);
         }
         let (cpu, elsewhere) = (cpu / capacity, elsewhere / capacity);
         let whole = Station {
@@ -229,11 +255,12 @@ impl Fluid {
             elsewhere,
         };
         let latency = whole.latency(rate / capacity);
+        let most = whole.most_inside(rate / capacity, rate * spec.seconds);
         self.parts.clear();
         self.parts.extend(
             able().map(|(_, pace)| (pace.capacity, latency.slower(pace.cpu / cpu).later(pace.elsewhere - elsewhere))),
         );
-        Latency::mixture(&self.parts)
+        (Latency::mixture(&self.parts), most)
     }
 
     fn pace(&self, spec: &Spec, pod: &Pod, workload: &Workload) -> Pace {
@@ -270,6 +297,18 @@ impl Fluid {
     }
 }
 
+impl Load {
+    /// Utilisation of what the workload uses most of: disk, network or memory bus.
+    fn fullest(&self, workload: &Workload) -> f64 {
+        let parts = [(self.disk, workload.io_mb), (self.network, workload.network_mb), (self.bus, workload.traffic_mb)];
+        parts.iter().filter(|(_, part)| *part > 0.0).fold(0.0, |most, (load, _)| most.max(*load))
+    }
+
+    fn crowded(&self, workload: &Workload) -> bool {
+        self.granted > CROWDED_CORES * self.cores || self.fullest(workload) > CROWDED_BANDWIDTH
+    }
+}
+
 pub(crate) fn weight(spec: &Spec, pod: &Pod) -> f64 {
     request(pod.limit, spec.overcommit).cpu.cores()
 }
@@ -302,8 +341,8 @@ struct Line {
 impl Line {
     fn new(before: f64, rate: f64, capacity: f64, seconds: f64, timeout: f64) -> Self {
         let unserved = (before + (rate - capacity) * seconds).max(0.0);
-        let most = if capacity > 0.0 { capacity } else { rate } * timeout;
-        let after = unserved.min(most);
+        // Nobody waits for a service that has no pod: it is refused at once.
+        let after = unserved.min(capacity * timeout);
         let served = before + rate * seconds - unserved;
         let busy = if unserved > 0.0 { 1.0 } else { (before / (capacity - rate).max(1e-9) / seconds).min(1.0) };
         let ends = if capacity > 0.0 { [before / capacity, after / capacity] } else { [timeout; 2] };
@@ -335,18 +374,22 @@ struct Memory {
 }
 
 impl Memory {
-    /// Takes memory for the requests in flight; a pod above its limit is killed, starts again, and counts as unused.
-    fn take(&mut self, pod: &mut Pod, workload: &Workload, in_flight: f64) {
+    /// Takes memory for the requests in flight, on average and at the worst moment; a pod above its limit is killed,
+    /// starts again, and counts as unused.
+    fn take(&mut self, pod: &mut Pod, workload: &Workload, [mean, most]: [f64; 2]) {
         if pod.ready <= 0.0 {
             pod.fullness = 0.0;
             return;
         }
         let limit = pod.limit.memory.0 as f64;
-        let bytes = (workload.memory_idle.0 as f64 + workload.memory_request.0 as f64 * in_flight) * pod.appetite();
-        self.peak = self.peak.max(bytes.min(limit));
-        if bytes > limit {
+        let appetite = pod.appetite();
+        let bytes =
+            |in_flight: f64| (workload.memory_idle.0 as f64 + workload.memory_request.0 as f64 * in_flight) * appetite;
+        let (bytes, peak) = (bytes(mean), bytes(most));
+        self.peak = self.peak.max(peak.min(limit));
+        if peak > limit {
             self.kills += 1;
-            self.lost += in_flight;
+            self.lost += mean;
             pod.restart(workload);
             return;
         }

@@ -144,16 +144,13 @@ pub(crate) fn bounds(workload: &Workload) -> Result<Bounds, Invalid> {
     Bounds::new(1..=16, MilliCores(250)..=MilliCores(4000), least..=most)
 }
 
-/// So many times the mean demand, in pods of so many milli-cores, with memory for half their slots, or for all
-/// slots, without a squeezed page cache, where they are few.
+/// So many times the mean demand, in pods of so many milli-cores, with memory for all their slots: whoever takes in more
+/// requests than its memory holds is killed when it matters most.
 pub(crate) fn sized(workload: &Workload, times: f64, cpu: u64) -> Scale {
     let cpu = MilliCores(cpu);
     // A pod whose slots fill first cannot use all of its cores.
     let inside = workload.cpu_seconds() + workload.elsewhere_seconds();
     let usable = cpu.cores().min(f64::from(workload.slots) * workload.cpu_seconds() / inside);
     let replicas = (workload.demand * times / usable).ceil() as u32;
-    let (idle, request, slots) = (workload.memory_idle.0, workload.memory_request.0, u64::from(workload.slots));
-    let few = idle + slots.min(4) * request;
-    let memory = Bytes((idle + slots / 2 * request).max(few + few / 3));
-    Scale { replicas, limit: Resources { cpu, memory } }
+    Scale { replicas, limit: Resources { cpu, memory: workload.full_memory() } }
 }

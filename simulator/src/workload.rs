@@ -174,6 +174,14 @@ impl Workload {
         self.io_mb / Node::DISK_MB + self.network_mb / Node::NETWORK_MB
     }
 
+    /// Memory with which all slots may be taken: nobody is killed, and whoever needs the disk keeps its page cache.
+    #[must_use]
+    pub fn full_memory(&self) -> Bytes {
+        let all = self.memory_idle.0.saturating_add(u64::from(self.slots).saturating_mul(self.memory_request.0));
+        // Pods differ in their appetite by a twentieth; the cache is squeezed from four fifths of the limit on.
+        Bytes(all.saturating_add(if self.io_mb >= 0.5 { all / 3 } else { all / 16 }))
+    }
+
     /// The objective: latency alone on a node as [`Objective`] says, plus its margin.
     pub fn slo(&self) -> Result<Slo, Invalid> {
         let Objective { percentile, cores, load, margin } = self.objective;

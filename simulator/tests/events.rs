@@ -268,27 +268,26 @@ fn a_resize_is_in_force_after_its_delay_even_within_a_step() {
 }
 
 #[test]
-fn requests_wait_for_the_first_pod_to_be_ready() {
+fn without_a_ready_pod_requests_are_refused_at_once() {
     let mut cluster = Cluster::new(spec(1, 8.0, 10.0)).unwrap();
-    let workload = Workload { startup: 14.0, distribution: Distribution::Fixed, ..plain() };
+    let workload = Workload { startup: 14.0, distribution: Distribution::Fixed, retries: 1, ..plain() };
     let id = cluster.join(tenant(workload, 20.0, scale(1, 4000, 512))).unwrap();
     let seen = next(&mut cluster, id);
-    assert_eq!((seen.ready, seen.throughput, seen.backlog), (0, 0.0, seen.requests()));
-    assert!(seen.latency_p50.unwrap() > 9000.0, "nothing came back, but somebody has waited: {seen:?}");
+    assert_eq!((seen.ready, seen.throughput, seen.backlog, seen.dropped), (0, 0.0, 0.0, seen.requests()));
+    assert!((seen.latency_p50.unwrap() / 30_000.0 - 1.0).abs() < 1e-2, "no answer counts as the slowest: {seen:?}");
     let seen = next(&mut cluster, id);
+    // Ready after 4 of 10 seconds.
+    assert!((0.3..0.5).contains(&(seen.dropped / seen.requests())), "{seen:?}");
     assert_eq!((seen.ready, seen.backlog), (1, 0.0));
-    assert!((13_500.0..14_500.0).contains(&seen.latency_p99.unwrap()), "{seen:?}");
 }
 
 #[test]
-fn what_waits_for_a_pending_pod_times_out() {
+fn a_pending_pod_answers_nobody() {
     let (mut cluster, first) = alone(spec(1, 4.0, 10.0), tenant(plain(), 10.0, scale(2, 2000, 512)));
-    let workload = Workload { timeout: 5.0, ..plain() };
-    let second = cluster.join(tenant(workload, 10.0, scale(1, 2000, 512))).unwrap();
+    let second = cluster.join(tenant(plain(), 10.0, scale(1, 2000, 512))).unwrap();
     cluster.advance();
     let seen = next(&mut cluster, second);
-    assert_eq!((seen.pending, seen.ready, seen.throughput), (1, 0, 0.0));
-    assert!(seen.dropped > 0.0 && (seen.latency_p99.unwrap() / 5000.0 - 1.0).abs() < 1e-3);
+    assert_eq!((seen.pending, seen.ready, seen.throughput, seen.dropped), (1, 0, 0.0, seen.requests()));
     cluster.leave(first);
     assert!(cluster.journal(first).is_none());
     cluster.advance();

@@ -108,18 +108,18 @@ impl Vertical {
         self.last_oom = Some(Oom { started: self.now.saturating_sub(EVERY), finished: self.now });
     }
 
-    /// One sample of every replica: CPU on average, memory as the fullest for one and on average for the others.
+    /// One sample of every replica: CPU on average, and memory as the fullest, since processes seldom give memory back.
     fn sample(&mut self, seen: &Observation) {
-        let ready = (seen.ready as usize).min(MOST_SAMPLED);
-        while self.containers.len() < ready {
+        let [ready, replicas] = [seen.ready, seen.scale.replicas].map(|count| (count as usize).min(MOST_SAMPLED));
+        while self.containers.len() < replicas {
             self.containers.push(self.recommender.container(self.now));
         }
-        self.containers.truncate(ready.max(1));
+        // A replica that was killed is still the same; one that was stopped is not.
+        self.containers.truncate(replicas.max(1));
         let count = u64::from(seen.ready.max(1));
-        for (index, container) in self.containers.iter_mut().take(ready).enumerate() {
+        for container in self.containers.iter_mut().take(ready) {
             self.recommender.cpu_sample(container, self.now, MilliCores(seen.cpu_used.0 / count));
-            let memory = if index == 0 { seen.memory_peak } else { Bytes(seen.memory_used.0 / count) };
-            self.recommender.memory_sample(container, self.now, memory);
+            self.recommender.memory_sample(container, self.now, seen.memory_peak);
         }
     }
 

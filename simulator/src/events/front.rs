@@ -40,8 +40,6 @@ pub(super) struct Front {
     /// The pods that take requests, and the one that is asked first next time.
     open: Vec<usize>,
     turn: usize,
-    /// Requests that no pod is ready for.
-    pub(super) lobby: VecDeque<Request>,
     /// Requests that have just failed, and those of them that are sent again.
     failed: Vec<Request>,
     resent: VecDeque<Request>,
@@ -72,7 +70,6 @@ impl Front {
             load: Vec::new(),
             open: Vec::new(),
             turn: 0,
-            lobby: VecDeque::new(),
             failed: Vec::new(),
             resent: VecDeque::new(),
             kills: 0,
@@ -133,18 +130,14 @@ impl Front {
                     (pod, due) = (index, *next);
                 }
             }
-            let lobby = self.lobby.front().map_or(f64::INFINITY, |first| first.sent + self.workload.timeout);
-            if self.arrival >= to && due >= to && lobby >= to {
+            if self.arrival >= to && due >= to {
                 break;
             }
-            if self.arrival <= due && self.arrival <= lobby {
+            if self.arrival <= due {
                 let at = self.arrival;
                 self.arrival = at + exponential(&mut self.rng) / self.rate;
                 self.journal.arrive(at);
                 self.dispatch(Request { arrived: at, sent: at, attempt: 0 }, at, hosts);
-            } else if lobby <= due {
-                self.failed.extend(self.lobby.pop_front());
-                self.give_up(lobby);
             } else {
                 self.happen(pod, due, hosts);
             }
@@ -176,7 +169,7 @@ impl Front {
                 self.fill(pod, at, hosts);
             }
             Due::Spent => server.budget = 0.0,
-            Due::Ready => self.wake(pod, at, hosts),
+            Due::Ready => self.wake(pod, at),
         }
         self.next[pod] = self.pods[pod].next(self.workload.timeout);
     }
@@ -213,11 +206,12 @@ impl Front {
         }
     }
 
-    /// Sends a request to a pod, or has it wait for one.
+    /// Sends a request to a pod. Without one that is ready there is nobody to answer: it is refused at once.
     #[inline]
     fn dispatch(&mut self, request: Request, at: f64, hosts: &mut [Host]) {
         let Some(pod) = self.choose() else {
-            self.lobby.push_back(request);
+            self.failed.push(request);
+            self.give_up(at);
             return;
         };
         self.load[pod] += 1;
@@ -255,21 +249,11 @@ impl Front {
         Some(self.open[place])
     }
 
-    fn wake(&mut self, pod: usize, at: f64, hosts: &mut [Host]) {
+    fn wake(&mut self, pod: usize, at: f64) {
         self.pods[pod].ready = true;
         self.pods[pod].open_since = at;
         self.reopen();
         self.check_memory(pod, at);
-        self.admit(at, hosts);
-    }
-
-    /// Lets those in who waited for a pod to be ready.
-    pub(super) fn admit(&mut self, at: f64, hosts: &mut [Host]) {
-        while !self.open.is_empty() {
-            let Some(request) = self.lobby.pop_front() else { break };
-            self.dispatch(request, at, hosts);
-        }
-        self.resend(hosts);
     }
 
     /// Kills a pod whose requests do not fit into its memory.
@@ -320,7 +304,7 @@ impl Front {
     }
 
     /// Sends again what may be. A request that overturns another pod adds to the list; each pod falls only once.
-    fn resend(&mut self, hosts: &mut [Host]) {
+    pub(super) fn resend(&mut self, hosts: &mut [Host]) {
         while let Some(request) = self.resent.pop_front() {
             self.dispatch(request, request.sent, hosts);
         }

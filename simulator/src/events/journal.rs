@@ -113,7 +113,8 @@ impl Journal {
         self.totals.failed += 1;
         self.totals.violating += 1;
         self.totals.latency += latency;
-        self.latencies.saturating_record(units(latency.min(timeout)));
+        // Whoever gets no answer has not got it quickly.
+        self.latencies.saturating_record(units(timeout));
     }
 
     pub(super) fn turn_away(&mut self, count: u64, timeout: f64) {

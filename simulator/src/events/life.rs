@@ -55,7 +55,7 @@ impl Front {
             }
             self.check_memory(pod, from);
         }
-        self.admit(from, hosts);
+        self.resend(hosts);
     }
 
     /// What was measured in the step that ends now.
@@ -66,10 +66,10 @@ impl Front {
             self.journal.turn_away(surplus, timeout);
         }
         self.journal.close(end);
-        let all = || self.pods.iter().flat_map(Server::requests).chain(&self.lobby);
+        let all = || self.pods.iter().flat_map(Server::requests);
         let (ages, first) = all()
             .fold((0.0, end), |(ages, first), request| (ages + (end - request.arrived), request.arrived.min(first)));
-        let waiting = self.lobby.len() + self.pods.iter().map(|pod| pod.waiting.len()).sum::<usize>();
+        let waiting = self.pods.iter().map(|pod| pod.waiting.len()).sum::<usize>();
         self.journal.totals.ages = ages;
         self.journal.totals.waiting = waiting as u64;
         let totals = self.journal.totals;
