@@ -118,10 +118,9 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         Ok(Report { seen, reward, action, clip: verdict.clip, connected: answer.is_some(), excess, violated })
     }
 
-    /// Begins a new episode in another environment; membership goes on.
-    pub fn reset(&mut self, environment: E) {
+    /// Goes on in another environment, with the same membership and policy.
+    pub fn move_to(&mut self, environment: E) {
         self.environment = environment;
-        self.policy.reset();
         let Memory { auxiliary, directives, .. } = self.memory;
         self.memory = Memory { auxiliary, directives, ..Memory::default() };
     }

@@ -138,13 +138,19 @@ impl<L: Link, P: Policy> Fleet<L, P> {
 
     /// Puts the same agents onto a fresh cluster: a new episode. The scenario must have a place for each of them.
     pub fn reset(&mut self, scenario: &Scenario, seed: u64, start: Start) -> Result<(), Error> {
+        self.agents.iter_mut().for_each(|(_, agent)| agent.policy_mut().reset());
+        self.move_to(scenario, seed, start)
+    }
+
+    /// The same, but the policies keep what they have learnt about their workloads.
+    pub fn move_to(&mut self, scenario: &Scenario, seed: u64, start: Start) -> Result<(), Error> {
         let (cluster, tenants) = scenario.build(seed, start)?;
         self.cluster = Arc::new(Mutex::new(cluster));
         for (place, agent) in &mut self.agents {
             let bound = || format!("below {}", tenants.len());
             let (id, _) = tenants.get(*place).ok_or_else(|| Invalid::new("place", *place, bound()))?;
             let name = agent.target().name.clone();
-            agent.reset(Tenant::new(self.cluster.clone(), *id, name));
+            agent.move_to(Tenant::new(self.cluster.clone(), *id, name));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use meanfield_common::identity::{AgentName, PoolName};
 
 use crate::trace::args::TraceArgs;
 
-/// The target at which HPA misses the fewest objectives in the simulated cluster (docs/demo.md shows the others).
+/// What Kubernetes aims at when nothing else is said.
 const HPA_TARGET: f64 = 0.8;
 
 /// An autoscaler for shared clusters: agents that learn how many replicas, how much CPU and how much memory each
@@ -64,9 +64,9 @@ pub struct DemoArgs {
     /// Learner settings.
     #[arg(long, env = "MEANFIELD_PRESET", value_enum, default_value_t = Preset::Default)]
     pub preset: Preset,
-    /// HPA's target in the comparison: CPU use over CPU request, from 0.01 to 10.
-    #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = HPA_TARGET, value_name = "SHARE")]
-    pub hpa_target: f64,
+    /// HPA's target in the comparison: CPU use over CPU request, from 0.01 to 10 [default: the best for each function].
+    #[arg(long, env = "MEANFIELD_HPA_TARGET", value_name = "SHARE")]
+    pub hpa_target: Option<f64>,
     /// Where the report goes.
     #[arg(long, env = "MEANFIELD_REPORT", default_value = "report", value_name = "DIR")]
     pub report: PathBuf,

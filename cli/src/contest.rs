@@ -1,16 +1,21 @@
 //! The same days for every policy: arrivals that nobody trained on, a tenant that joins, and one that leaves.
 
-use anyhow::Context;
 use meanfield_agent::{
     fleet::{Fleet, Step},
     link::Link,
     policy::Policy,
     training::mix,
 };
-use meanfield_common::{identity::PoolName, reward::Shape};
-use meanfield_simulator::scenario::{DAY_STEPS, Scenario, Start};
+use meanfield_common::{identity::PoolName, invalid::Invalid, reward::Shape};
+use meanfield_simulator::{
+    cluster::{Model, Spec, TenantSpec},
+    scenario::{DAY_STEPS, Scenario, Start},
+};
 
 use crate::{progress::Bar, score::Scores};
+
+/// Twelve hours: what looks back has something to look back on.
+pub const HISTORY_STEPS: usize = 12 * 240;
 
 /// The place of the tenant that leaves.
 const LEAVER: usize = 1;
@@ -18,17 +23,33 @@ const LEAVER: usize = 1;
 /// Seeds of held-out days: a stream of its own, which training never draws from.
 const HELD_OUT: u64 = 1 << 40;
 
-/// The days, and how they are judged.
+/// Seeds of the hours before a day.
+const HISTORY: u64 = 1 << 41;
+
+/// The days, and how they are judged. Every request of a day is run.
 pub struct Contest {
     scenario: Scenario,
+    /// Twelve hours of the same kind of load in the fluid model, for policies that look back.
+    history: Scenario,
     days: u64,
     seed: u64,
     shape: Shape,
 }
 
+/// How a policy gets into a day.
+pub enum Entrance<'a> {
+    /// Over a network, all agents at once; the bar shows how they do.
+    Live(&'a Bar),
+    /// Without having seen anything.
+    Fresh,
+    /// After twelve hours of watching and acting on another cluster, which do not count.
+    Seasoned,
+}
+
 impl Contest {
     pub fn new(tenants: usize, days: u64, seed: u64, shape: Shape) -> anyhow::Result<Self> {
-        Ok(Self { scenario: Scenario::new(tenants, DAY_STEPS)?, days, seed, shape })
+        let scenario = Scenario::new(tenants, DAY_STEPS)?.with_model(Model::Events);
+        Ok(Self { scenario, history: Scenario::new(tenants, HISTORY_STEPS)?, days, seed, shape })
     }
 
     /// Rounds of all days together.
@@ -40,25 +61,32 @@ impl Contest {
         self.days
     }
 
-    /// Runs a policy through all days. `live` agents reach the coordinator over a network, so all of them step at once,
-    /// and a bar shows how they do; others call it directly, one after the other.
+    /// The nodes and rules of a day.
+    pub fn cluster(&self) -> Spec {
+        self.scenario.cluster()
+    }
+
+    /// Runs a policy through all days.
     pub async fn run<L: Link, P: Policy>(
         &self,
         name: &'static str,
         pool: &PoolName,
-        live: Option<&Bar>,
-        mut equip: impl FnMut(usize) -> anyhow::Result<(L, P)>,
+        entrance: &Entrance<'_>,
+        mut equip: impl FnMut(usize, &TenantSpec) -> anyhow::Result<(L, P)>,
     ) -> anyhow::Result<Scores> {
         let mut scores = Scores::new(name);
         for day in 0..self.days {
-            let mut fleet = self.fleet(day, pool, &mut equip)?;
+            let mut fleet = self.fleet(day, pool, entrance, &mut equip).await?;
             for step in 0..DAY_STEPS {
                 let event = self.change(day, step, &mut fleet, &mut equip).await?;
-                let steps = if live.is_some() { fleet.round().await? } else { fleet.round_in_turn().await? };
-                if let Some(bar) = live {
+                let steps = if let Entrance::Live(bar) = entrance {
+                    let steps = fleet.round().await?;
                     event.iter().for_each(|event| bar.say(event));
                     show(bar, &steps);
-                }
+                    steps
+                } else {
+                    fleet.round_in_turn().await?
+                };
                 scores.add(day, &steps);
             }
             fleet.disband().await?;
@@ -66,22 +94,36 @@ impl Contest {
         Ok(scores)
     }
 
-    fn fleet<L: Link, P: Policy>(
+    async fn fleet<L: Link, P: Policy>(
         &self,
         day: u64,
         pool: &PoolName,
-        equip: &mut impl FnMut(usize) -> anyhow::Result<(L, P)>,
+        entrance: &Entrance<'_>,
+        equip: &mut impl FnMut(usize, &TenantSpec) -> anyhow::Result<(L, P)>,
     ) -> anyhow::Result<Fleet<L, P>> {
-        let tenants = self.scenario.tenants();
-        let mut equipment = (0..tenants).map(equip).collect::<anyhow::Result<Vec<_>>>()?.into_iter();
-        let first = day * DAY_STEPS as u64;
-        let fleet = Fleet::new(&self.scenario, self.day_seed(day), Start::Sized, pool.clone(), self.shape, |_, _| {
+        let (tenants, seed) = (self.scenario.tenants(), self.day_seed(day));
+        let mut equipment = Vec::with_capacity(tenants);
+        for place in 0..tenants {
+            equipment.push(equip(place, &self.scenario.tenant(place, seed, Start::Sized)?)?);
+        }
+        let mut equipment = equipment.into_iter();
+        let next = |_: usize, _: &TenantSpec| {
             // One for each place, as made above.
-            equipment
-                .next()
-                .ok_or_else(|| meanfield_common::invalid::Invalid::new("places", tenants, "equipped").into())
-        });
-        Ok(fleet.context("cannot build a day")?.from_round(first))
+            equipment.next().ok_or_else(|| Invalid::new("places", tenants, "equipped").into())
+        };
+        let first = day * DAY_STEPS as u64;
+        let fleet = if matches!(entrance, Entrance::Seasoned) {
+            let before = mix(self.seed, HISTORY + day);
+            let mut fleet = Fleet::new(&self.history, before, Start::Sized, pool.clone(), self.shape, next)?;
+            for _ in 0..HISTORY_STEPS {
+                fleet.round_in_turn().await?;
+            }
+            fleet.move_to(&self.scenario, seed, Start::Sized)?;
+            fleet
+        } else {
+            Fleet::new(&self.scenario, seed, Start::Sized, pool.clone(), self.shape, next)?
+        };
+        Ok(fleet.from_round(first))
     }
 
     /// A third into the day a tenant joins; after two thirds another leaves. Says what happened.
@@ -90,12 +132,12 @@ impl Contest {
         day: u64,
         step: usize,
         fleet: &mut Fleet<L, P>,
-        equip: &mut impl FnMut(usize) -> anyhow::Result<(L, P)>,
+        equip: &mut impl FnMut(usize, &TenantSpec) -> anyhow::Result<(L, P)>,
     ) -> anyhow::Result<Option<String>> {
         let newcomer = self.scenario.tenants();
         if step == DAY_STEPS / 3 {
-            let (link, policy) = equip(newcomer)?;
             let spec = self.scenario.tenant(newcomer, self.day_seed(day), Start::Sized)?;
+            let (link, policy) = equip(newcomer, &spec)?;
             let name = fleet.join(newcomer, spec, link, policy)?;
             return Ok(Some(format!("day {}: {name} joins", day + 1)));
         }

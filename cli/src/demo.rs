@@ -2,8 +2,8 @@
 //!
 //! One coordinator serves HTTP on a loopback port from start to end. Training reaches it in process, since millions of
 //! steps would only measure the loopback device; then the trained agents go live as HTTP clients, on arrivals that
-//! nobody trained on, while a tenant joins and another leaves. HPA+VPA and the reactive queue model run through the
-//! same days.
+//! nobody trained on, while a tenant joins and another leaves. HPA+VPA, tuned for each
+//! function, the reactive queue model and a clairvoyant plan go through the same days.
 
 mod plots;
 mod report;
@@ -16,17 +16,26 @@ use std::{
 use anyhow::Context;
 use meanfield_agent::{
     http::Http,
-    policy::{hpa::Follow, ppo::Ppo, reactive::Reactive, rules::Rules},
+    link::Nobody,
+    policy::{Policy, hpa::Follow, ppo::Ppo},
     training::{Progress, Trainer},
 };
 use meanfield_common::identity::PoolName;
 use meanfield_coordinator::{Clock, Coordinator, Options, serve};
 use meanfield_learner::{ActorCritic, Config};
+use meanfield_simulator::cluster::TenantSpec;
+use meanfield_traces::synth;
 use tokio::net::TcpListener;
 
 use crate::{
     args::{DemoArgs, Preset},
-    contest::Contest,
+    contest::{Contest, Entrance},
+    eval::{
+        cell::Setting,
+        contestant::{self, Contestant, Kind},
+        tuning,
+        workers::Store,
+    },
     in_process::InProcess,
     progress::Bar,
     score::Scores,
@@ -43,30 +52,38 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let episodes = args.episodes.unwrap_or(if args.quick { 150 } else { 400 });
     let days = if args.quick { 1 } else { 4 };
     // What can be wrong is found before the work, not after it.
-    Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?;
+    if let Some(target) = args.hpa_target {
+        Follow::Cpu(target).validated()?;
+    }
     std::fs::create_dir_all(&args.report).with_context(|| format!("cannot write to {}", args.report.display()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let daemon = runtime.block_on(Daemon::start(config.environments))?;
     say!("Coordinator: {}  (try {}/metrics while this runs)", daemon.url, daemon.url);
     say!("Everything below is simulated: {agents} tenants on a shared cluster, seed {}.", args.seed);
 
+    let hpa = tuned_hpa(args.hpa_target, agents)?;
     let (curve, networks) = train(&config, agents, episodes, args.seed, &daemon)?;
 
     let contest = Contest::new(agents, days, args.seed, config.reward)?;
-    let live = |place: usize| -> anyhow::Result<_> {
+    let live = |place: usize, _: &TenantSpec| -> anyhow::Result<_> {
         let network = &networks[place % networks.len()];
         Ok((Http::new(&daemon.url, daemon.token.clone())?, Ppo::serving(network.clone())))
     };
-    let in_process = || InProcess(daemon.coordinator.clone());
     let bar = Bar::new("live", contest.rounds() as u64);
-    let meanfield = runtime.block_on(contest.run("meanfield", &daemon.live, Some(&bar), live))?;
+    let meanfield = runtime.block_on(contest.run("meanfield", &daemon.live, &Entrance::Live(&bar), live))?;
     bar.finish();
-    let hpa = |_| Ok((in_process(), Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?));
-    let hpa = runtime.block_on(contest.run("hpa-vpa", &pool("hpa-vpa")?, None, hpa))?;
-    let reactive = |_| Ok((in_process(), Reactive::default()));
-    let reactive = runtime.block_on(contest.run("reactive", &pool("reactive")?, None, reactive))?;
+    let baseline = |kind: Kind, name: &'static str, entrance: Entrance<'_>, hpa: &Contestant| {
+        let equip = |place: usize, tenant: &TenantSpec| -> anyhow::Result<(Nobody, Box<dyn Policy>)> {
+            Ok((Nobody, kind.policy(hpa.setting(place), tenant, &contest.cluster())?))
+        };
+        runtime.block_on(contest.run(name, &daemon.live, &entrance, equip))
+    };
+    let hpa = baseline(Kind::HpaCpu, "hpa-vpa", Entrance::Seasoned, &hpa)?;
+    let none = Contestant::default_of(Kind::Reactive);
+    let reactive = baseline(Kind::Reactive, "reactive", Entrance::Seasoned, &none)?;
+    let clairvoyant = baseline(Kind::Clairvoyant, "clairvoyant", Entrance::Fresh, &none)?;
 
-    let scores: Vec<Scores> = vec![meanfield, hpa, reactive];
+    let scores: Vec<Scores> = vec![meanfield, hpa, reactive, clairvoyant];
     let report = Report { args, episodes, contest: &contest, curve: &curve, scores: &scores };
     say!("\n{}", report.table());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
@@ -79,6 +96,18 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
 
 fn pool(name: &str) -> anyhow::Result<PoolName> {
     Ok(name.parse()?)
+}
+
+/// HPA+VPA with one target for all, or with the best one for each function, found on days of their own.
+fn tuned_hpa(target: Option<f64>, agents: usize) -> anyhow::Result<Contestant> {
+    if let Some(target) = target {
+        let settings = vec![contestant::Setting { target, roomy: false }];
+        return Ok(Contestant { kind: Kind::HpaCpu, tuned: false, settings });
+    }
+    let scratch = tempfile::tempdir()?;
+    let setting = Setting { trace: synth::Preset::Diurnal, seed: 1, events: false, tenants: agents };
+    let tuned = tuning::tuned(&[Kind::HpaCpu], setting, 1, None, &Store::new(scratch.path())?)?;
+    tuned.into_iter().next().context("HPA has something to tune")
 }
 
 /// Trains, and gives the curve and the networks: one for all agents, or one each.
@@ -123,7 +152,7 @@ impl Daemon {
         let live = pool("live")?;
         let training =
             (1..=clusters).map(|cluster| pool(&format!("training-{cluster}"))).collect::<Result<Vec<_>, _>>()?;
-        let mut pools = vec![live.clone(), pool("hpa-vpa")?, pool("reactive")?];
+        let mut pools = vec![live.clone()];
         pools.extend(training.iter().cloned());
         // Simulated time may stand still for longer than any real agent is silent: nobody is gone before the end.
         let (suspect_after, gone_after) = (Duration::from_hours(1), Duration::from_hours(24));

@@ -5,13 +5,13 @@
 //! not computed again.
 
 mod baselines;
-mod cell;
-mod contestant;
+pub mod cell;
+pub mod contestant;
 mod fluid;
 mod report;
 mod statistics;
-mod tuning;
-mod workers;
+pub mod tuning;
+pub mod workers;
 
 use crate::args::{EvalArgs, Experiment};
 

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    cluster::{Cluster, Spec, TenantId, TenantSpec},
+    cluster::{Cluster, Model, Spec, TenantId, TenantSpec},
     placement::Node,
     workload::{Workload, functions},
 };
@@ -40,6 +40,7 @@ pub struct Scenario {
     tenants: usize,
     steps: usize,
     load: Preset,
+    model: Model,
 }
 
 /// How tenants are sized when an episode starts.
@@ -69,13 +70,19 @@ impl Scenario {
         if steps == 0 {
             return Err(Invalid::new("steps", steps, "at least 1"));
         }
-        Ok(Self { workloads: workloads.to_vec(), tenants, steps, load: Preset::Diurnal })
+        Ok(Self { workloads: workloads.to_vec(), tenants, steps, load: Preset::Diurnal, model: Model::Fluid })
     }
 
     /// The same under another shape of load.
     #[must_use]
     pub fn with_load(self, load: Preset) -> Self {
         Self { load, ..self }
+    }
+
+    /// The same, computed in another way.
+    #[must_use]
+    pub fn with_model(self, model: Model) -> Self {
+        Self { model, ..self }
     }
 
     /// How many tenants it starts with.
@@ -96,7 +103,7 @@ impl Scenario {
         let node = Node::new(8.0, Bytes::mebi(32 * 1024));
         let (nodes, tenants) = NODES_PER_TENANTS;
         let count = (self.tenants * nodes).div_ceil(tenants);
-        Spec::new(vec![node; count], STEP_SECONDS, 1.5)
+        Spec { model: self.model, ..Spec::new(vec![node; count], STEP_SECONDS, 1.5) }
     }
 
     /// The tenant at a place, with arrivals drawn from a seed.
@@ -116,7 +123,7 @@ impl Scenario {
 
     /// A running cluster with all its tenants, after one step, so that there is something to observe.
     pub fn build(&self, seed: u64, start: Start) -> Result<(Cluster, Vec<(TenantId, TenantSpec)>), Invalid> {
-        let mut cluster = Cluster::new(self.cluster())?;
+        let mut cluster = Cluster::new(Spec { seed, ..self.cluster() })?;
         let mut tenants = Vec::with_capacity(self.tenants);
         for place in 0..self.tenants {
             let spec = self.tenant(place, seed, start)?;

@@ -2,7 +2,7 @@
 
 use meanfield_common::{
     invalid::Invalid,
-    resources::{Resources, Scale},
+    resources::{Bytes, Resources, Scale},
 };
 
 use super::{
@@ -43,6 +43,12 @@ impl Rules {
     /// Nothing moves.
     pub fn still() -> Result<Self, Invalid> {
         Self::new("static", None, None)
+    }
+
+    /// The same, with a floor for VPA's memory.
+    #[must_use]
+    pub fn with_memory_floor(self, floor: Bytes) -> Self {
+        Self { vertical: self.vertical.map(|vertical| vertical.with_floor(floor)), ..self }
     }
 
     fn new(name: &'static str, follow: Option<Follow>, controls: Option<Controls>) -> Result<Self, Invalid> {

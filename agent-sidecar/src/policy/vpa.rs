@@ -33,6 +33,8 @@ pub enum Controls {
 #[derive(Debug, Clone)]
 pub struct Vertical {
     controls: Controls,
+    /// The least memory that it may set.
+    floor: Bytes,
     /// As it began, and as it is.
     fresh: Recommender,
     recommender: Recommender,
@@ -49,6 +51,7 @@ impl Vertical {
         let fresh = Recommender::new(Options::default())?;
         Ok(Self {
             controls,
+            floor: Bytes(0),
             recommender: fresh.clone(),
             fresh,
             // A resize in place disturbs nobody, so it may come for a single replica too.
@@ -58,6 +61,12 @@ impl Vertical {
             now: Duration::ZERO,
             sampled: Duration::ZERO,
         })
+    }
+
+    /// The same, never with less memory than this: `minAllowed` in a VPA object.
+    #[must_use]
+    pub fn with_floor(self, floor: Bytes) -> Self {
+        Self { floor, ..self }
     }
 
     /// What each replica's limit should be.
@@ -91,7 +100,7 @@ impl Vertical {
 
     /// The recommendation within the operator's bounds; what is not its own stays as it is requested.
     fn own(&self, of: Recommendation, request: Resources, bounds: &Bounds) -> Recommendation {
-        let memory = |bytes: Bytes| bytes.clamp(*bounds.memory().start(), *bounds.memory().end());
+        let memory = |bytes: Bytes| bytes.max(self.floor).clamp(*bounds.memory().start(), *bounds.memory().end());
         let cpu = |cores: MilliCores| if self.controls == Controls::Both { cores } else { request.cpu };
         let each = |of: Resources| Resources { cpu: cpu(of.cpu), memory: memory(of.memory) };
         Recommendation { lower: each(of.lower), target: each(of.target), upper: each(of.upper) }

@@ -2,18 +2,11 @@
 
 use meanfield_agent::training::Progress;
 
+use super::report::name;
 use crate::{
     plot::{Axes, COLOURS, GREY, Line, SeriesLabelPosition, lines},
     score::Scores,
 };
-
-fn name(policy: &str) -> &'static str {
-    match policy {
-        "meanfield" => "Meanfield",
-        "hpa-vpa" => "HPA+VPA",
-        _ => "reactive queue model",
-    }
-}
 
 /// Reward over training, and what each policy earns on the held-out days.
 pub fn learning(curve: &[Progress], scores: &[Scores]) -> anyhow::Result<String> {

@@ -24,7 +24,7 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// One row a function, one group of columns a policy.
+    /// One row a function, one group of columns a policy; below it, one row a policy.
     pub fn table(&self) -> String {
         // On the terminal a group's name stands over the first of its columns only.
         let mut last = String::new();
@@ -36,19 +36,27 @@ impl Report<'_> {
             }
             None => name,
         });
-        let table = table(header.collect(), self.rows());
-        let target = 100.0 * self.args.hpa_target;
-        let names = format!("mf = Meanfield, hpa = HPA+VPA (target {target:.0} %), rq = reactive queue model");
+        let functions = table(header.collect(), self.rows());
+        let totals = table(TOTALS.map(str::to_owned).to_vec(), self.totals());
         format!(
-            "{table}\n\nSimulated; {} held-out day(s) of {DAY_STEPS} steps of 15 s. {names}.\n\
-             p99: median window; viol: windows with p99 above the SLO; cores and GiB: reserved by requests.",
-            self.contest.days()
+            "{functions}\n\n{totals}\n\nSimulated, every request run; {} held-out day(s) of {DAY_STEPS} steps of 15 s. {}.\n\
+             windows: those of 15 s with p99 above the SLO; cores and GiB: reserved by requests.",
+            self.contest.days(),
+            self.hpa()
         )
+    }
+
+    /// What HPA was set to.
+    fn hpa(&self) -> String {
+        match self.args.hpa_target {
+            Some(target) => format!("HPA's target is {:.0} %", 100.0 * target),
+            None => "HPA's target is the best one for each function, found on other days".to_owned(),
+        }
     }
 
     fn header(&self) -> Vec<String> {
         let mut header = vec!["function".to_owned(), "SLO ms".to_owned()];
-        for group in ["p99 ms", "viol %", "cores", "GiB"] {
+        for group in ["p99 ms", "windows %", "cores"] {
             for score in self.scores {
                 header.push(format!("{group}\n{}", short(score.policy)));
             }
@@ -58,17 +66,32 @@ impl Report<'_> {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let places = self.scores[0].functions.keys().copied();
-        let mut rows: Vec<_> = places
+        places
             .map(|place| {
                 let tallies: Vec<_> = self.scores.iter().filter_map(|score| score.functions.get(&place)).collect();
                 let slo = tallies.first().map_or(0.0, |tally| tally.slo_ms);
                 let figures: Vec<_> = tallies.iter().map(|tally| tally.figures()).collect();
-                row(tenant_name(place), Some(slo), &figures)
+                row(tenant_name(place), slo, &figures)
             })
-            .collect();
-        let totals: Vec<_> = self.scores.iter().map(Scores::total).collect();
-        rows.push(row("all".to_owned(), None, &totals));
-        rows
+            .collect()
+    }
+
+    /// One row a policy: over all functions.
+    fn totals(&self) -> Vec<Vec<String>> {
+        let row = |score: &Scores| {
+            let total = score.total();
+            vec![
+                format!("{} ({})", name(score.policy), short(score.policy)),
+                format!("{:.2}", 100.0 * total.slo_violation_rate_windows),
+                format!("{:.2}", 100.0 * total.slo_violation_rate_requests),
+                format!("{:.2}", total.p99_over_slo),
+                format!("{:.1}", total.cpu_reserved_cores),
+                format!("{:.1}", total.memory_reserved_gib),
+                format!("{:.1}", total.cost_cores),
+                format!("{:.2}", total.oom_kills_per_hour),
+            ]
+        };
+        self.scores.iter().map(row).collect()
     }
 
     /// Writes the folder.
@@ -140,26 +163,39 @@ impl Report<'_> {
             episodes = self.episodes,
             days = self.contest.days(),
             steps = DAY_STEPS,
+            hpa = self.hpa(),
             header = cells(self.header(), "th"),
             rows = rows,
+            totals_header = cells(TOTALS.map(str::to_owned).to_vec(), "th"),
+            totals = self.totals().into_iter().map(|row| cells(row, "td")).collect::<String>(),
         )
     }
 }
 
-fn row(name: String, slo: Option<f64>, figures: &[Figures]) -> Vec<String> {
-    let mut row = vec![name, slo.map_or_else(String::new, |slo| format!("{slo:.0}"))];
-    let columns: [fn(&Figures, Option<f64>) -> String; 4] = [
-        |one, slo| {
-            slo.map_or_else(|| format!("{:.2}×", one.p99_over_slo), |slo| format!("{:.0}", one.p99_over_slo * slo))
-        },
-        |one, _| format!("{:.2}", 100.0 * one.slo_violation_rate_windows),
-        |one, _| format!("{:.1}", one.cpu_reserved_cores),
-        |one, _| format!("{:.1}", one.memory_reserved_gib),
+/// Columns of the totals.
+const TOTALS: [&str; 8] = ["policy", "windows %", "requests %", "p99/SLO", "cores", "GiB", "cost", "OOM/h"];
+
+fn row(name: String, slo: f64, figures: &[Figures]) -> Vec<String> {
+    let mut row = vec![name, format!("{slo:.0}")];
+    let columns: [fn(&Figures) -> String; 3] = [
+        |one| format!("{:.0}", one.p99_ms),
+        |one| format!("{:.2}", 100.0 * one.slo_violation_rate_windows),
+        |one| format!("{:.1}", one.cpu_reserved_cores),
     ];
     for column in columns {
-        row.extend(figures.iter().map(|one| column(one, slo)));
+        row.extend(figures.iter().map(column));
     }
     row
+}
+
+/// A policy's name for readers.
+pub fn name(policy: &str) -> &'static str {
+    match policy {
+        "meanfield" => "Meanfield",
+        "hpa-vpa" => "HPA+VPA",
+        "reactive" => "reactive queue model",
+        _ => "clairvoyant plan",
+    }
 }
 
 fn short(policy: &str) -> &str {
@@ -167,6 +203,7 @@ fn short(policy: &str) -> &str {
         "meanfield" => "mf",
         "hpa-vpa" => "hpa",
         "reactive" => "rq",
+        "clairvoyant" => "plan",
         other => other,
     }
 }

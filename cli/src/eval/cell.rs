@@ -11,10 +11,10 @@ use meanfield_traces::synth::Preset;
 use serde::{Deserialize, Serialize};
 
 use super::contestant::Contestant;
-use crate::score::{Figures, Scores};
-
-/// Twelve hours that nobody counts: what looks back has something to look back on.
-pub const HISTORY_STEPS: usize = 12 * 240;
+use crate::{
+    contest::HISTORY_STEPS,
+    score::{Figures, Scores},
+};
 
 /// Where and when.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

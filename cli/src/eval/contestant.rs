@@ -6,7 +6,7 @@ use meanfield_agent::{
     },
     yardstick,
 };
-use meanfield_common::invalid::Invalid;
+use meanfield_common::{invalid::Invalid, resources::Bytes};
 use meanfield_simulator::cluster::{Spec, TenantSpec};
 use serde::{Deserialize, Serialize};
 
@@ -80,16 +80,26 @@ impl Kind {
         }
     }
 
+    /// All settings that tuning tries.
+    pub fn grid(self) -> Vec<Setting> {
+        let targets = self.settings().map_or(&[] as &[f64], |(_, grid)| grid);
+        let roomy: &[bool] = if self == Self::Kpa { &[false] } else { &[false, true] };
+        targets.iter().flat_map(|&target| roomy.iter().map(move |&roomy| Setting { target, roomy })).collect()
+    }
+
     /// The policy of one tenant.
-    pub fn policy(self, setting: f64, tenant: &TenantSpec, cluster: &Spec) -> Result<Box<dyn Policy>, Invalid> {
+    pub fn policy(self, setting: Setting, tenant: &TenantSpec, cluster: &Spec) -> Result<Box<dyn Policy>, Invalid> {
+        let Setting { target: setting, roomy } = setting;
         let pod_rate = tenant.scale.limit.cpu.cores() / tenant.workload.cpu_seconds();
+        let floor = if roomy { tenant.workload.full_memory() } else { Bytes(0) };
+        let rules = |rules: Rules| Box::new(rules.with_memory_floor(floor));
         Ok(match self {
             Self::Static => Box::new(Rules::still()?),
             Self::Vpa => Box::new(Rules::vpa()?),
-            Self::HpaCpu => Box::new(Rules::hpa_vpa(Follow::Cpu(setting))?),
-            Self::HpaConcurrency => Box::new(Rules::hpa_vpa(Follow::Concurrency(setting))?),
-            Self::HpaRate => Box::new(Rules::hpa_vpa(Follow::Rate(setting * pod_rate))?),
-            Self::HpaVpaBothCpu => Box::new(Rules::fighting(setting)?),
+            Self::HpaCpu => rules(Rules::hpa_vpa(Follow::Cpu(setting))?),
+            Self::HpaConcurrency => rules(Rules::hpa_vpa(Follow::Concurrency(setting))?),
+            Self::HpaRate => rules(Rules::hpa_vpa(Follow::Rate(setting * pod_rate))?),
+            Self::HpaVpaBothCpu => rules(Rules::fighting(setting)?),
             Self::Kpa => Box::new(Kpa::new(setting)?),
             Self::Aimd => Box::new(Aimd::default()),
             Self::Ensure => Box::new(Ensure::new()?),
@@ -101,24 +111,33 @@ impl Kind {
     }
 }
 
+/// How a policy is set for one function.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    pub target: f64,
+    /// Whether VPA must leave memory for every slot.
+    pub roomy: bool,
+}
+
 /// A policy with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contestant {
     pub kind: Kind,
     pub tuned: bool,
     /// One for each function, in the order of their places; one for all when there is only one.
-    pub settings: Vec<f64>,
+    pub settings: Vec<Setting>,
 }
 
 impl Contestant {
     /// With the setting that comes with it.
     pub fn default_of(kind: Kind) -> Self {
-        let setting = kind.settings().map_or(0.0, |(default, _)| default);
-        Self { kind, tuned: false, settings: vec![setting] }
+        let target = kind.settings().map_or(0.0, |(default, _)| default);
+        Self { kind, tuned: false, settings: vec![Setting { target, roomy: false }] }
     }
 
-    pub fn setting(&self, place: usize) -> f64 {
-        self.settings.get(place % self.settings.len().max(1)).copied().unwrap_or(0.0)
+    pub fn setting(&self, place: usize) -> Setting {
+        let none = Setting { target: 0.0, roomy: false };
+        self.settings.get(place % self.settings.len().max(1)).copied().unwrap_or(none)
     }
 
     pub fn label(&self) -> String {

@@ -119,7 +119,7 @@ impl Report<'_> {
 
     /// One line a policy, trace, seed and function.
     fn csv(&self) -> anyhow::Result<String> {
-        let mut text = String::from("policy,tuned,setting,trace,seed,function");
+        let mut text = String::from("policy,tuned,target,memory_for_every_slot,trace,seed,function");
         let mut names: Vec<String> = Vec::new();
         for entry in &self.entries {
             for (place, figures) in entry.result.functions.iter().enumerate() {
@@ -131,8 +131,15 @@ impl Report<'_> {
                 let Entry { setting, contestant, .. } = entry;
                 let kind = serde_json::to_value(contestant.kind)?;
                 let kind = kind.as_str().unwrap_or_default();
-                let (trace, seed, value) = (setting.trace.name(), setting.seed, contestant.setting(place));
-                let _ = write!(text, "{kind},{},{value},{trace},{seed},{}", contestant.tuned, tenant_name(place));
+                let (trace, seed, own) = (setting.trace.name(), setting.seed, contestant.setting(place));
+                let _ = write!(
+                    text,
+                    "{kind},{},{},{},{trace},{seed},{}",
+                    contestant.tuned,
+                    own.target,
+                    own.roomy,
+                    tenant_name(place)
+                );
                 for name in &names {
                     let _ = write!(text, ",{}", figures[name]);
                 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     cell::{self, Setting},
-    contestant::{Contestant, Kind},
+    contestant::{self, Contestant, Kind},
     workers::{Store, compute},
 };
 
@@ -32,27 +32,27 @@ pub fn tuned(
 ) -> anyhow::Result<Vec<Contestant>> {
     let mut jobs = Vec::new();
     for &kind in kinds {
-        let Some((_, grid)) = kind.settings() else { continue };
-        for &value in grid {
+        for candidate in kind.grid() {
             for day in 0..days {
                 let setting = Setting { seed: SEEDS + day, events: false, ..setting };
-                jobs.push(Job { setting, contestant: Contestant { kind, tuned: false, settings: vec![value] } });
+                jobs.push(Job { setting, contestant: Contestant { kind, tuned: false, settings: vec![candidate] } });
             }
         }
     }
     let results = compute("tuning", threads, store, &jobs, |job| cell::run(&job.setting, &job.contestant))?;
     let mut tuned = Vec::new();
     for &kind in kinds {
-        let Some((_, grid)) = kind.settings() else { continue };
+        let grid = kind.grid();
+        let Some(&first) = grid.first() else { continue };
         let best = |place: usize| {
-            let earned = |value: f64| -> f64 {
+            let earned = |candidate: contestant::Setting| -> f64 {
                 let runs = jobs
                     .iter()
                     .zip(&results)
-                    .filter(|(job, _)| job.contestant.kind == kind && job.contestant.settings == [value]);
+                    .filter(|(job, _)| job.contestant.kind == kind && job.contestant.settings == [candidate]);
                 runs.filter_map(|(_, result)| result.functions.get(place)).map(|figures| figures.reward).sum()
             };
-            grid.iter().copied().max_by(|a, b| earned(*a).total_cmp(&earned(*b))).unwrap_or(grid[0])
+            grid.iter().copied().max_by(|a, b| earned(*a).total_cmp(&earned(*b))).unwrap_or(first)
         };
         tuned.push(Contestant { kind, tuned: true, settings: (0..setting.tenants).map(best).collect() });
     }
