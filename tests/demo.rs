@@ -63,7 +63,7 @@ fn assert_report(report: &Path, seed: u64, tenants: usize) {
     let summary = summary(report);
     assert_eq!((&summary["simulated"], summary["seed"].as_u64()), (&Value::Bool(true), Some(seed)));
     assert_eq!(items(&summary["training"]).len() as u64, summary["episodes"].as_u64().unwrap());
-    assert_eq!(names(&summary["policies"]), ["meanfield", "hpa-vpa", "reactive"]);
+    assert_eq!(names(&summary["policies"]), ["meanfield", "hpa-vpa", "reactive", "clairvoyant"]);
     for policy in items(&summary["policies"]) {
         assert_figures(&policy["total"]);
         assert_eq!(names(&policy["functions"]), names(&summary["policies"][0]["functions"]));
@@ -99,7 +99,16 @@ fn assert_well_formed(svg: &str) {
 fn the_report_is_whole_and_the_seed_decides_it() {
     let (first, again, other) = (tempdir().unwrap(), tempdir().unwrap(), tempdir().unwrap());
     let output = run("3", &SMALL, first.path());
-    for part in ["http://127.0.0.1:", "function", "SLO ms", "base64", "all", "Simulated", "index.html"] {
+    for part in [
+        "http://127.0.0.1:",
+        "function",
+        "SLO ms",
+        "base64",
+        "Meanfield (mf)",
+        "clairvoyant plan",
+        "Simulated",
+        "index.html",
+    ] {
         assert!(output.contains(part), "{part} is missing:\n{output}");
     }
     assert_report(first.path(), 3, 4);

@@ -11,6 +11,7 @@ mod architecture;
 mod command_line;
 mod demo;
 mod documentation;
+mod eval;
 mod restart;
 mod superseded;
 mod support;

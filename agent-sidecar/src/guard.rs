@@ -20,23 +20,25 @@ pub struct Verdict {
     pub clip: Option<Clip>,
 }
 
-/// How much a lever may grow or shrink in one step, as a factor; replicas always by one at least.
+/// How much a lever may grow or shrink in one step, as a factor.
 const FASTEST: f64 = 2.0;
+/// Replicas that may always be added in one step, as Kubernetes' own default has it; and one may always be taken away.
+const ALWAYS: u64 = 4;
 
 /// What of `wish` may be carried out from `current`.
 #[must_use]
 pub fn check(bounds: &Bounds, current: &Scale, wish: &Scale) -> Verdict {
     let legal = bounds.clamp(wish);
-    let slow = |from: u64, to: u64| {
-        let most = ((from as f64 * FASTEST).ceil() as u64).max(from.saturating_add(1));
+    let slow = |from: u64, to: u64, always: u64| {
+        let most = ((from as f64 * FASTEST).ceil() as u64).max(from.saturating_add(always));
         let least = ((from as f64 / FASTEST).floor() as u64).min(from.saturating_sub(1));
         to.clamp(least, most)
     };
     let slowed = Scale {
-        replicas: u32::try_from(slow(current.replicas.into(), legal.replicas.into())).unwrap_or(u32::MAX),
+        replicas: u32::try_from(slow(current.replicas.into(), legal.replicas.into(), ALWAYS)).unwrap_or(u32::MAX),
         limit: Resources {
-            cpu: MilliCores(slow(current.limit.cpu.0, legal.limit.cpu.0)),
-            memory: Bytes(slow(current.limit.memory.0, legal.limit.memory.0)),
+            cpu: MilliCores(slow(current.limit.cpu.0, legal.limit.cpu.0, 1)),
+            memory: Bytes(slow(current.limit.memory.0, legal.limit.memory.0, 1)),
         },
     };
     // From outside the bounds the way back may be long, but bounds are hard: they win over the rate.

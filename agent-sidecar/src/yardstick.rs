@@ -1,7 +1,7 @@
 //! Yardsticks for every table: what could be reached by somebody who knows the arrivals.
 //!
 //! Both know the workload's true demand and each step's true arrival rate, though not the luck of a window, and not the
-//! neighbours. [`clairvoyant`] finds the cheapest allocation step by step that is predicted to keep the objective, by
+//! neighbours, for whom it leaves some room. [`clairvoyant`] finds the cheapest allocation step by step that is predicted to keep the objective, by
 //! dynamic programming over the replicas; a pod that starts is paid for before it serves. [`best_static`] finds the
 //! cheapest allocation that never changes.
 
@@ -17,6 +17,8 @@ pub const GIB_IN_CORES: f64 = 0.125;
 
 /// The part of the objective that is planned for: a step's rate is a mean, and neighbours take some of the rest.
 const PLANNED: f64 = 0.7;
+/// How much of every disk, network and memory bus the neighbours are taken to use.
+const NEIGHBOURS: f64 = 0.4;
 /// How unlucky a window's percentile may be within the plan, in standard deviations.
 const LUCK: f64 = 2.5;
 /// The highest utilisation that is planned.
@@ -145,12 +147,16 @@ impl<'a> Planner<'a> {
 
     fn station(&self, replicas: u32, cpu: MilliCores) -> Station {
         let workload = &self.tenant.workload;
-        let node = self.cluster.nodes.first();
-        let elsewhere = node.map_or(0.0, |node| workload.io_mb / node.disk + workload.network_mb / node.network);
+        let (mut seconds, mut elsewhere) = (workload.cpu_seconds(), 0.0);
+        if let Some(node) = self.cluster.nodes.first() {
+            let slack = 1.0 - NEIGHBOURS;
+            seconds += workload.traffic_mb / node.bus * (1.0 / slack - 1.0);
+            elsewhere = (workload.io_mb / node.disk + workload.network_mb / node.network) / slack;
+        }
         Station {
             cores: pooled(Balancing::default(), cpu.cores(), replicas.into()),
             slots: f64::from(workload.slots) * f64::from(replicas),
-            seconds: workload.cpu_seconds() / cpu.cores().min(1.0),
+            seconds: seconds / cpu.cores().min(1.0),
             variation: workload.distribution.variation(),
             elsewhere,
         }

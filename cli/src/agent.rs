@@ -9,7 +9,10 @@ use meanfield_agent::{
     daemon,
     environment::Alone,
     http::Http,
-    policy::{Policy, hpa::Follow, learning::Learning, ppo, ppo::Ppo, reactive::Reactive, rules::Rules},
+    policy::{
+        Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, learning::Learning, ppo, ppo::Ppo,
+        reactive::Reactive, rules::Rules,
+    },
 };
 use meanfield_common::{invalid::Invalid, reward::Shape};
 use meanfield_coordinator::token;
@@ -70,6 +73,11 @@ fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
     Ok(match (args.policy, &args.model) {
         (PolicyName::Reactive, _) => Box::new(Reactive::default()),
         (PolicyName::HpaVpa, _) => Box::new(Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?),
+        (PolicyName::HpaConcurrency, _) => Box::new(Rules::hpa_vpa(Follow::Concurrency(args.concurrency))?),
+        (PolicyName::Vpa, _) => Box::new(Rules::vpa()?),
+        (PolicyName::Kpa, _) => Box::new(Kpa::new(args.concurrency)?),
+        (PolicyName::Aimd, _) => Box::new(Aimd::default()),
+        (PolicyName::Ensure, _) => Box::new(Ensure::new()?),
         (PolicyName::Ppo, Some(path)) => {
             let network = ActorCritic::load(&read(path)?).with_context(|| path.display().to_string())?;
             ppo::check(network.config())?;

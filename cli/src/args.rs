@@ -110,8 +110,18 @@ pub struct CoordinatorArgs {
 pub enum PolicyName {
     /// The reactive queue model: no training, sizes for the recent peak.
     Reactive,
-    /// HPA for replicas, VPA for memory.
+    /// HPA on CPU for replicas, VPA for memory.
     HpaVpa,
+    /// HPA on requests in flight for replicas, VPA for memory.
+    HpaConcurrency,
+    /// VPA for CPU and memory.
+    Vpa,
+    /// Knative's autoscaler for replicas, VPA for memory.
+    Kpa,
+    /// Additive increase, multiplicative decrease of every lever.
+    Aimd,
+    /// ENSURE's square-root rule for replicas, VPA for memory.
+    Ensure,
     /// A trained network (needs --model).
     Ppo,
 }
@@ -149,6 +159,9 @@ pub struct AgentArgs {
     /// HPA's target: CPU use over CPU request.
     #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = HPA_TARGET, value_name = "SHARE")]
     pub hpa_target: f64,
+    /// Requests in flight per replica that hpa-concurrency aims at, and that kpa thinks a replica can take.
+    #[arg(long, env = "MEANFIELD_CONCURRENCY", default_value_t = 4.0, value_name = "REQUESTS")]
+    pub concurrency: f64,
     /// Real time of one step; each stands for 15 simulated seconds.
     #[arg(long, env = "MEANFIELD_INTERVAL", default_value = "15s", value_parser = duration, value_name = "TIME")]
     pub interval: Duration,

@@ -137,7 +137,10 @@ impl Contest {
         let newcomer = self.scenario.tenants();
         if step == DAY_STEPS / 3 {
             let spec = self.scenario.tenant(newcomer, self.day_seed(day), Start::Sized)?;
-            let (link, policy) = equip(newcomer, &spec)?;
+            // Its first step is this one: whoever plans ahead must begin here.
+            let mut arrivals = spec.arrivals.to_vec();
+            arrivals.rotate_left(step);
+            let (link, policy) = equip(newcomer, &TenantSpec { arrivals: arrivals.into(), ..spec.clone() })?;
             let name = fleet.join(newcomer, spec, link, policy)?;
             return Ok(Some(format!("day {}: {name} joins", day + 1)));
         }

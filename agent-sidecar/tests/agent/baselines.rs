@@ -5,7 +5,7 @@ use std::sync::Arc;
 use meanfield_agent::{
     agent::{Agent, Report},
     environment::{SharedCluster, Target, Tenant},
-    policy::{Policy, hpa::Follow, reactive::Reactive, rules::Rules},
+    policy::{Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, reactive::Reactive, rules::Rules},
 };
 use meanfield_common::{action::Action, reward::Shape, slo::Slo};
 use meanfield_simulator::{
@@ -64,6 +64,52 @@ fn settles<P: Policy>(policy: fn() -> P) {
 #[test]
 fn under_a_steady_load_hpa_and_vpa_settle_and_hold_the_objective() {
     settles(hpa);
+}
+
+/// Holds the objective in the end, though it may go on moving.
+fn holds<P: Policy>(policy: fn() -> P) {
+    for (place, function) in functions().iter().enumerate() {
+        let reports = run(place, policy(), None, |_| 1.0);
+        let missed = reports.iter().skip(STEPS / 2).filter(|report| report.violated).count();
+        assert!(missed <= 1, "{}: {missed} of {}", function.name, STEPS / 2);
+    }
+}
+
+#[test]
+fn under_a_steady_load_other_rules_hold_the_objective() {
+    holds(|| Rules::hpa_vpa(Follow::Concurrency(1.5)).unwrap());
+    holds(|| Kpa::new(2.0).unwrap());
+    holds(|| Ensure::new().unwrap());
+}
+
+#[test]
+fn knatives_default_is_blind_to_workloads_that_slow_down_long_before_a_hundred_requests() {
+    let reports = run(3, Kpa::new(100.0).unwrap(), None, |_| 3.0);
+    assert!(reports[STEPS - 1].violated, "seventy requests in flight are far more than a pod can serve in time");
+}
+
+#[test]
+fn aimd_climbs_out_of_a_violation_and_comes_down_again() {
+    for (place, function) in functions().iter().enumerate() {
+        let reports = run(place, Aimd::default(), None, |step| if step < 40 { 3.0 } else { 0.2 });
+        let cores = |step: usize| {
+            let scale = reports[step].seen.scale;
+            f64::from(scale.replicas) * scale.limit.cpu.cores()
+        };
+        assert!(cores(39) > cores(0), "{}: {} {}", function.name, cores(0), cores(39));
+        assert!(cores(STEPS - 1) < cores(39), "{}", function.name);
+    }
+}
+
+#[test]
+fn hpa_and_vpa_on_the_same_resource_chase_each_other() {
+    // VPA takes away what HPA measures against: together they move more often than HPA alone.
+    let moves = |policy: Rules| {
+        let reports = run(1, policy, None, |step| 1.0 + 0.5 * (step as f64 / 8.0).sin());
+        reports.iter().filter(|report| report.action != Action::HOLD).count()
+    };
+    let [together, alone] = [Rules::fighting(0.6), Rules::hpa_vpa(Follow::Cpu(0.6))].map(|rules| moves(rules.unwrap()));
+    assert!(together >= alone, "{together} {alone}");
 }
 
 #[test]

@@ -1,0 +1,61 @@
+//! The experiments: complete reports, the same bytes on any number of threads, and nothing computed twice.
+
+use std::{fs, path::Path, time::SystemTime};
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::support::Process;
+
+/// Runs an experiment to its end and gives what it printed.
+fn run(report: &Path, flags: &[&str]) -> String {
+    let folder = ["--report", report.to_str().unwrap()];
+    let mut process = Process::start(&[&["eval"], flags, &folder].concat());
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    process.output()
+}
+
+fn changed(report: &Path) -> Vec<SystemTime> {
+    let cells = fs::read_dir(report.join("cells")).unwrap().map(|cell| cell.unwrap().metadata().unwrap());
+    let mut times: Vec<_> = cells.map(|cell| cell.modified().unwrap()).collect();
+    times.sort();
+    times
+}
+
+#[test]
+#[ignore = "minutes long in a debug build: tests/run starts it with a release build"]
+fn baselines_are_complete_resumed_and_the_same_on_any_number_of_threads() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    let flags = ["baselines", "--seeds", "1", "--traces", "steady", "--model", "fluid"];
+    let output = run(one.path(), &[&flags[..], &["--threads", "1"]].concat());
+    println!("{output}");
+    let policies =
+        ["HPA on CPU + VPA (0.8)", "HPA on CPU + VPA, tuned", "KPA, tuned", "AIMD", "ENSURE-Util", "clairvoyant"];
+    for part in policies.into_iter().chain(["requests %", "OOM/h", "Simulated", "baselines.md"]) {
+        assert!(output.contains(part), "{part} is missing:\n{output}");
+    }
+
+    run(two.path(), &[&flags[..], &["--threads", "3"]].concat());
+    for file in ["baselines.md", "baselines.csv", "baselines.json", "baselines.svg"] {
+        let [one, two] = [&one, &two].map(|report| fs::read(report.path().join(file)).unwrap());
+        assert!(one == two, "{file} depends on the number of threads");
+    }
+
+    let before = changed(one.path());
+    assert_eq!(run(one.path(), &flags), output, "what is there is taken as it is");
+    assert_eq!(changed(one.path()), before, "nothing was computed again");
+
+    let json: Value = serde_json::from_slice(&fs::read(one.path().join("baselines.json")).unwrap()).unwrap();
+    let entries = json["entries"].as_array().unwrap();
+    assert!(entries.len() >= 18 && json["simulated"] == true);
+    // Whoever knows the load keeps the objective, and cheaply; whoever stands still pays more or misses more.
+    let total = |kind: &str, key: &str| {
+        let entry = entries.iter().find(|entry| entry["contestant"]["kind"] == kind).unwrap();
+        entry["result"]["total"][key].as_f64().unwrap()
+    };
+    assert!(total("clairvoyant", "slo_violation_rate_windows") < 0.02);
+    assert!(total("clairvoyant", "cost_cores") < total("best-static", "cost_cores"));
+    for entry in entries {
+        assert_eq!(entry["result"]["functions"].as_array().unwrap().len(), 12);
+    }
+}
