@@ -3,6 +3,8 @@
 //! Scenarios are lines of JSON made from a fixed seed. With `MEANFIELD_ORACLES` set to the directory that
 //! `tests/oracles/build` fills, the real code answers them now. Without it the answers that it gave before are read from
 //! `tests/oracles/vectors`; the file begins with a hash of the scenarios, since answers to other questions prove nothing.
+//! The first answers stand there in full, the others as hashes: a wrong rule is wrong often, so it is the first ones that
+//! a failure shows.
 //! A test includes this file with `#[path = "support/oracle.rs"] mod oracle;`.
 
 #![allow(dead_code)] // each test uses its part
@@ -17,6 +19,9 @@ use std::{
     process::{Command, Stdio},
     thread,
 };
+
+/// How many answers are committed in full.
+const IN_FULL: usize = 200;
 
 /// A question and what our code answers.
 pub struct Case {
@@ -38,9 +43,10 @@ pub fn compare(name: &str, cases: &[Case]) {
     match directory() {
         Some(directory) => {
             let answers = ask(name, directory, cases);
-            differences(name, cases, &answers, "real code");
+            differences(name, cases, &in_full(cases), &answers, "real code");
             if env::var_os("MEANFIELD_BLESS").is_some() {
-                let text = format!("{}\n{}\n", heading(cases), answers.join("\n"));
+                let committed: Vec<_> = answers.into_iter().enumerate().map(committed).collect();
+                let text = format!("{}\n{}\n", heading(cases), committed.join("\n"));
                 fs::create_dir_all(vectors(name).parent().unwrap()).unwrap();
                 fs::write(vectors(name), text).unwrap();
             }
@@ -51,7 +57,8 @@ pub fn compare(name: &str, cases: &[Case]) {
             let mut lines = text.lines().map(str::to_owned);
             let drifted = format!("the scenarios are not those of the committed answers; {}", regenerate(name));
             assert_eq!(lines.next().unwrap_or_default(), heading(cases), "{drifted}");
-            differences(name, cases, &lines.collect::<Vec<_>>(), "committed answers");
+            let ours: Vec<_> = in_full(cases).into_iter().enumerate().map(committed).collect();
+            differences(name, cases, &ours, &lines.collect::<Vec<_>>(), "committed answers");
         }
     }
 }
@@ -59,7 +66,7 @@ pub fn compare(name: &str, cases: &[Case]) {
 /// Demands that the real code answers as we do, when it is at hand. For scenarios without committed answers.
 pub fn compare_now(name: &str, cases: &[Case]) {
     if let Some(directory) = directory() {
-        differences(name, cases, &ask(name, directory, cases), "real code");
+        differences(name, cases, &in_full(cases), &ask(name, directory, cases), "real code");
     }
 }
 
@@ -107,12 +114,18 @@ fn regenerate(name: &str) -> String {
 
 /// The first line of the committed answers.
 fn heading(cases: &[Case]) -> String {
-    // FNV-1a: it only has to notice a changed generator.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in cases.iter().flat_map(|case| case.scenario.bytes().chain([b'\n'])) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    format!("# answers to {} scenarios with hash {hash:016x}", cases.len())
+    let scenarios = cases.iter().flat_map(|case| case.scenario.bytes().chain([b'\n']));
+    format!("# answers to {} scenarios with hash {:016x}, {IN_FULL} in full", cases.len(), hash(scenarios))
+}
+
+/// The line of the committed answers for an answer and its place.
+fn committed((index, answer): (usize, String)) -> String {
+    if index < IN_FULL { answer } else { format!("{:016x}", hash(answer.bytes())) }
+}
+
+/// FNV-1a: it has to notice a change, not an attack.
+fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 fn ask(name: &str, directory: OsString, cases: &[Case]) -> Vec<String> {
@@ -142,18 +155,28 @@ fn ask(name: &str, directory: OsString, cases: &[Case]) -> Vec<String> {
     answers
 }
 
-fn differences(name: &str, cases: &[Case], answers: &[String], source: &str) {
-    assert_eq!(answers.len(), cases.len(), "{name}: answers to every scenario ({source})");
-    let differ: Vec<_> = (0..cases.len()).filter(|&index| cases[index].answer != answers[index]).collect();
+fn in_full(cases: &[Case]) -> Vec<String> {
+    cases.iter().map(|case| case.answer.clone()).collect()
+}
+
+/// Our answers and the real ones must be the same, both in full or both as they are committed.
+fn differences(name: &str, cases: &[Case], ours: &[String], real: &[String], source: &str) {
+    assert_eq!(real.len(), cases.len(), "{name}: answers to every scenario ({source})");
+    let differ: Vec<_> = (0..cases.len()).filter(|&index| ours[index] != real[index]).collect();
     println!("{name}: {} scenarios compared, {} differ ({source})", cases.len(), differ.len());
     if let Some(&first) = differ.first() {
+        let Case { scenario, answer } = &cases[first];
+        let hint = if ours[first] == *answer {
+            String::new()
+        } else {
+            format!(" is its hash, ours is {}; build the oracle to see it: tests/oracles/build {name}", ours[first])
+        };
         panic!(
-            "{name}: {} of {} scenarios differ from the {source}; the first is number {first}:\n{}\nours: {}\nreal: {}",
+            "{name}: {} of {} scenarios differ from the {source}; the first is number {first}:\n{scenario}\n\
+             ours: {answer}\nreal: {}{hint}",
             differ.len(),
             cases.len(),
-            cases[first].scenario,
-            cases[first].answer,
-            answers[first]
+            real[first]
         );
     }
 }
