@@ -128,7 +128,7 @@ impl Events {
             }
             self.share(spec.sharing, from, to);
             for front in self.fronts.iter_mut().flatten() {
-                front.run(to, &mut self.hosts);
+                front.run(from, to, &mut self.hosts);
                 for pod in &mut front.pods {
                     pod.pass(to);
                     let used = pod.collect();

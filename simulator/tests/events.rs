@@ -546,3 +546,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_shorter_time_out_does_not_turn_the_clock_back() {
+    let slow = Workload { cpu_ms: 1000.0, distribution: Distribution::Fixed, ..plain() };
+    let hasty = Workload { timeout: 0.5, ..slow.clone() };
+    let mut spec = tenant(slow, 40.0, scale(1, 1000, 512));
+    spec.changes = vec![(2, Arc::new(hasty))];
+    let (mut cluster, id) = alone(self::spec(1, 4.0, 10.0), spec);
+    for _ in 0..5 {
+        let seen = next(&mut cluster, id);
+        assert!(seen.concurrency >= 0.0 && seen.concurrency < 1e4, "{seen:?}");
+    }
+    // Whoever was overdue when the change came was given up on at once.
+    assert!(next(&mut cluster, id).concurrency < 100.0);
+}

@@ -121,8 +121,8 @@ impl Front {
         self.next[pod] = server.next(self.workload.timeout);
     }
 
-    /// Runs until `to`, that moment not included.
-    pub(super) fn run(&mut self, to: f64, hosts: &mut [Host]) {
+    /// Runs from one moment until another, that one not included.
+    pub(super) fn run(&mut self, from: f64, to: f64, hosts: &mut [Host]) {
         loop {
             let (mut pod, mut due) = (0, f64::INFINITY);
             for (index, next) in self.next.iter().enumerate() {
@@ -130,6 +130,8 @@ impl Front {
                     (pod, due) = (index, *next);
                 }
             }
+            // A shorter time-out may have come with a change of the workload: what is overdue is due now.
+            let due = due.max(from);
             if self.arrival >= to && due >= to {
                 break;
             }
