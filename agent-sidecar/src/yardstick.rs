@@ -194,7 +194,7 @@ mod tests {
         for place in 0..12 {
             let tenant = scenario.tenant(place, 3, Start::Sized).unwrap();
             let planner = Planner::new(&tenant, &cluster);
-            let [low, high] = [0.5, 2.0].map(|times| planner.cheapest(8, times * tenant.workload.mean_rate()).scale);
+            let [low, high] = [1.0, 4.0].map(|times| planner.cheapest(8, times * tenant.workload.mean_rate()).scale);
             assert!(low.limit.cpu <= high.limit.cpu, "{}: {low:?} {high:?}", tenant.workload.name);
             let plan = clairvoyant(&tenant, &cluster);
             assert_eq!(plan.len(), 240);

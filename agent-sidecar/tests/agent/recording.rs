@@ -5,7 +5,7 @@ use std::sync::Arc;
 use meanfield_agent::{
     agent::Agent,
     link::{self, Link},
-    policy::ppo::Ppo,
+    policy::{Policy, ppo::Ppo},
 };
 use meanfield_common::{
     identity::{AgentId, Epoch},
@@ -150,7 +150,8 @@ fn unsettled_decisions_stay_for_the_next_episode() {
 fn a_new_episode_begins_with_nothing() {
     let mut run = Run::new(0.5, 0.0, true);
     run.steps(6);
-    run.agent.reset(environment());
+    Policy::reset(run.agent.policy_mut());
+    run.agent.move_to(environment());
     assert!(run.take().is_none());
     run.steps(1);
     assert_eq!(run.agent.policy_mut().settled(), 0, "the first reward belongs to no decision of this episode");
