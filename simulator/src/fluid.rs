@@ -5,7 +5,7 @@
 //! pods.
 
 use meanfield_common::{
-    queue::{Latency, Station, backlog_delay, contention, pooled, sampling_error},
+    queue::{Balancing, Latency, Shape, Station, backlog_delay, contention, pooled, sampling_error},
     slo::Slo,
 };
 use rand::{RngExt, SeedableRng};
@@ -33,6 +33,8 @@ pub(crate) struct Fluid {
     nodes: Vec<Load>,
     parts: Vec<(f64, Latency)>,
     paces: Vec<Pace>,
+    /// What so many pods come to once they are pooled: a power, and mostly of a small whole number.
+    pools: [f64; 17],
     rng: ChaCha8Rng,
 }
 
@@ -71,7 +73,8 @@ struct Pace {
 impl Fluid {
     pub(crate) fn new(spec: &Spec) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(spec.seed);
-        Self { nodes: vec![Load::default(); spec.nodes.len()], parts: Vec::new(), paces: Vec::new(), rng }
+        let pools = std::array::from_fn(|pods| pooled(spec.balancing, 1.0, pods as f64));
+        Self { nodes: vec![Load::default(); spec.nodes.len()], parts: Vec::new(), paces: Vec::new(), pools, rng }
     }
 
     pub(crate) fn step(&mut self, spec: &Spec, tenants: &mut [Option<Tenant>], step: usize) {
@@ -189,7 +192,8 @@ impl Fluid {
             Slo::Latency { milliseconds, .. } => milliseconds / 1000.0,
             Slo::Throughput { .. } => f64::INFINITY,
         };
-        let slow = requests * line.beyond(&latency, objective);
+        let shape = latency.shape();
+        let slow = requests * line.beyond(&shape, objective);
         let throttled = matches!(spec.sharing, Sharing::Throttled { .. }).then_some(Doubt::Sharing);
         tenant.measured = Measured {
             requests,
@@ -198,11 +202,10 @@ impl Fluid {
             backlog: tenant.backlog,
             violating: (slow + line.dropped + memory.lost).min(requests),
             percentiles: (requests > 0.0 || served > 0.0).then(|| {
-                let [median, mut high] = latency.percentiles();
+                let [median, mut high] = shape.percentiles();
                 if spec.noise {
                     high = (high
-                        * (latency.spread() * sampling_error(served) * self.rng.sample::<f64, _>(StandardNormal))
-                            .exp())
+                        * (shape.spread() * sampling_error(served) * self.rng.sample::<f64, _>(StandardNormal)).exp())
                     .max(median);
                 }
                 [(median + line.delay[0]).min(workload.timeout), (high + line.delay[1]).min(workload.timeout)]
@@ -233,7 +236,7 @@ impl Fluid {
         }
         let (cpu, elsewhere) = (cpu / capacity, elsewhere / capacity);
         let whole = Station {
-            cores: pooled(spec.balancing, cores / count, count),
+            cores: (cores / count).max(1.0) * self.pool(spec.balancing, count),
             slots: f64::from(workload.slots) * count.max(1.0),
             seconds: cpu,
             variation: workload.distribution.variation(),
@@ -245,6 +248,13 @@ impl Fluid {
             able().map(|(_, pace)| (pace.capacity, latency.slower(pace.cpu / cpu).later(pace.elsewhere - elsewhere))),
         );
         Latency::mixture(&self.parts)
+    }
+
+    /// The cores of so many pods of one core each, once they are pooled.
+    fn pool(&self, balancing: Balancing, count: f64) -> f64 {
+        let whole = count as usize;
+        let known = self.pools.get(whole).filter(|_| whole as f64 == count);
+        known.copied().unwrap_or_else(|| pooled(balancing, 1.0, count))
     }
 
     fn pace(&self, spec: &Spec, pod: &Pod, workload: &Workload) -> Pace {
@@ -311,6 +321,9 @@ impl Line {
         let most = if capacity > 0.0 { capacity } else { rate } * timeout;
         let after = unserved.min(most);
         let served = before + rate * seconds - unserved;
+        if before <= 0.0 && unserved <= 0.0 && capacity > 0.0 {
+            return Self { before, after, unserved, served, dropped: 0.0, busy: 0.0, ends: [0.0; 2], delay: [0.0; 2] };
+        }
         let busy = if unserved > 0.0 { 1.0 } else { (before / (capacity - rate).max(1e-9) / seconds).min(1.0) };
         let ends = if capacity > 0.0 { [before / capacity, after / capacity] } else { [timeout; 2] };
         let delay = backlog_delay(ends[0], ends[1], busy);
@@ -318,7 +331,7 @@ impl Line {
     }
 
     /// The share of the step's requests that take longer than `seconds`.
-    fn beyond(&self, latency: &Latency, seconds: f64) -> f64 {
+    fn beyond(&self, latency: &Shape, seconds: f64) -> f64 {
         let free = latency.beyond(seconds);
         if self.busy <= 0.0 || self.ends == [0.0; 2] {
             return free;
