@@ -257,6 +257,8 @@ impl Fluid {
         known.copied().unwrap_or_else(|| pooled(balancing, 1.0, count))
     }
 
+    // Handed back through memory, its halves would be read before they are written: that costs more than the call.
+    #[inline(always)]
     fn pace(&self, spec: &Spec, pod: &Pod, workload: &Workload) -> Pace {
         let Some(node) = pod.node.filter(|_| pod.ready > 0.0 && pod.cores > 0.0) else { return Pace::default() };
         let (load, node) = (&self.nodes[node], &spec.nodes[node]);
