@@ -258,6 +258,9 @@ pub struct BenchArgs {
     /// Write the rows as JSON too.
     #[arg(long, env = "MEANFIELD_BENCH_JSON", value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// The Python that has the peers written in it; without them there are no figures of peers.
+    #[arg(long, env = "MEANFIELD_BENCH_PYTHON", default_value = "python3", value_name = "FILE")]
+    pub python: PathBuf,
 }
 
 #[derive(Debug, Args)]

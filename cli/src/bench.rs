@@ -46,7 +46,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         rows.extend(heartbeat::run()?);
     }
     if wanted(Area::Simulator) {
-        rows.extend(simulator::run()?);
+        rows.extend(simulator::run(&args.python)?);
     }
     if wanted(Area::Size) {
         rows.extend(size::run()?);

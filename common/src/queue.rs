@@ -80,12 +80,15 @@ pub struct Latency {
 /// Up to so many slots a station is computed state by state; with more, slots and cores hardly get in each other's way.
 const FEW: usize = 16;
 
+/// Where fewer requests than this find all slots taken, slots are taken to be free.
+const KEPT: f64 = 1e-4;
+
 impl Station {
     /// Requests per second at most.
     #[must_use]
     pub fn capacity(&self) -> f64 {
         if self.few() {
-            return self.flows()[self.slots as usize];
+            return self.fastest_flow();
         }
         (self.cores.max(1.0) / self.seconds).min(self.slots / (self.seconds + self.elsewhere))
     }
@@ -105,8 +108,7 @@ impl Station {
         let mut mean = self.seconds * (1.0 + short / (cores * (1.0 - work)));
         let mut variability = self.variability(mean, short, work);
         let fill = (cores * work / self.seconds * (mean + self.elsewhere) / self.slots).min(HIGHEST_UTILISATION);
-        let kept = waits(self.slots, fill);
-        if kept > 1e-4 {
+        if let Some(kept) = waits_at_least(KEPT, self.slots, fill) {
             let wait = (mean + self.elsewhere) * (1.0 + square) / 2.0 / (self.slots * (1.0 - fill));
             let variance = variability * mean * mean + kept * (2.0 - kept) * wait * wait;
             mean += kept * wait;
@@ -134,6 +136,19 @@ impl Station {
         let crowd = (waits(cores, work) * tries).max(1.0).ln() / -work.ln();
         let others = cores * work / self.seconds * self.elsewhere;
         (cores + crowd + others + 3.0 * others.sqrt()).min(self.slots)
+    }
+
+    /// The last of [`Station::flows`] alone: the constants before the last two are not needed for it.
+    fn fastest_flow(&self) -> f64 {
+        let (slots, cores) = (self.slots as usize, self.cores.max(1.0));
+        let (mut on_cores, mut elsewhere) = ([1.0; FEW + 1], [1.0; FEW + 1]);
+        let ratio = self.elsewhere / self.seconds;
+        for n in 1..=slots {
+            on_cores[n] = on_cores[n - 1] / cores.min(n as f64);
+            elsewhere[n] = elsewhere[n - 1] * ratio / n as f64;
+        }
+        let constant = |n: usize| (0..=n).map(|k| on_cores[k] * elsewhere[n - k]).sum::<f64>();
+        constant(slots - 1) / constant(slots) / self.seconds
     }
 
     fn few(&self) -> bool {
@@ -196,6 +211,16 @@ fn waits(cores: f64, load: f64) -> f64 {
     load.powf((2.0 * (cores + 1.0)).sqrt() - 1.0)
 }
 
+/// [`waits`] if it is more than `least`. Most are far from that, and a bound on the logarithm tells without a power:
+/// ln x <= 2 (x - 1) / (x + 1) below 1.
+fn waits_at_least(least: f64, cores: f64, load: f64) -> Option<f64> {
+    let exponent = (2.0 * (cores + 1.0)).sqrt() - 1.0;
+    if exponent * 2.0 * (load - 1.0) < least.ln() * (load + 1.0) {
+        return None;
+    }
+    Some(waits(cores, load)).filter(|waits| *waits > least)
+}
+
 /// How much of a moment's crowding lasts for a whole request: 2 (e^-u - 1 + u) / u^2.
 fn memory(u: f64) -> f64 {
     2.0 * ((-u).exp() - 1.0 + u) / (u * u)
@@ -214,33 +239,30 @@ impl Latency {
         self.mean + self.constant
     }
 
+    /// What percentiles and tails are computed from; for more than one of them, ask for it once.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        // The median of something lognormal is its mean over sqrt(1 + v): e^(-spread^2 / 2).
+        let median = self.mean / (1.0 + self.variability).sqrt();
+        Shape { constant: self.constant, median, spread: self.variability.ln_1p().sqrt() }
+    }
+
     /// Standard deviation of the logarithm of the part that varies.
     #[must_use]
     pub fn spread(&self) -> f64 {
-        self.variability.ln_1p().sqrt()
+        self.shape().spread()
     }
 
     /// Median and 99th percentile in seconds.
     #[must_use]
     pub fn percentiles(&self) -> [f64; 2] {
-        let logarithm = self.variability.ln_1p();
-        let median = self.mean * (-logarithm / 2.0).exp();
-        [self.constant + median, self.constant + median * (Z[1] * logarithm.sqrt()).exp()]
+        self.shape().percentiles()
     }
 
     /// The share of requests that take longer than `seconds`.
     #[must_use]
     pub fn beyond(&self, seconds: f64) -> f64 {
-        let rest = seconds - self.constant;
-        if rest <= 0.0 || self.mean <= 0.0 {
-            return if rest < 0.0 || self.mean > 0.0 { 1.0 } else { 0.0 };
-        }
-        let logarithm = self.variability.ln_1p();
-        let distance = (rest / self.mean).ln() + logarithm / 2.0;
-        if logarithm <= 1e-12 {
-            return if distance < 0.0 { 1.0 } else { 0.0 };
-        }
-        normal_tail(distance / logarithm.sqrt())
+        self.shape().beyond(seconds)
     }
 
     /// The same, so many times slower in the part that varies.
@@ -258,13 +280,14 @@ impl Latency {
     /// A mixture, given as (weight, latency): mean and variance are those of the mixture, the form stays lognormal.
     #[must_use]
     pub fn mixture(parts: &[(f64, Self)]) -> Self {
-        let weight: f64 = parts.iter().map(|(weight, _)| weight).sum();
-        let over = |value: fn(&Self) -> f64| {
-            parts.iter().map(|(weight, part)| weight * value(part)).sum::<f64>() / weight.max(f64::MIN_POSITIVE)
-        };
-        let constant = parts.iter().map(|(_, part)| part.constant).fold(f64::INFINITY, f64::min);
+        let (mut weight, mut mean, mut constant) = (0.0, 0.0, f64::INFINITY);
+        for (share, part) in parts {
+            weight += share;
+            mean += share * part.mean();
+            constant = constant.min(part.constant);
+        }
         let shift = |mean: f64| mean - constant;
-        let mean = shift(over(Self::mean));
+        let mean = shift(mean / weight.max(f64::MIN_POSITIVE));
         if mean <= 0.0 || mean.is_nan() {
             return Self::constant(if constant.is_finite() { constant } else { 0.0 });
         }
@@ -277,6 +300,43 @@ impl Latency {
             .sum::<f64>()
             / weight.max(f64::MIN_POSITIVE);
         Self { mean, variability: (square / (mean * mean) - 1.0).max(0.0), constant }
+    }
+}
+
+/// A latency as its logarithm sees it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    constant: f64,
+    /// Median of the part that varies.
+    median: f64,
+    /// Standard deviation of that part's logarithm.
+    spread: f64,
+}
+
+impl Shape {
+    /// Standard deviation of the logarithm of the part that varies.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        self.spread
+    }
+
+    /// Median and 99th percentile in seconds.
+    #[must_use]
+    pub fn percentiles(&self) -> [f64; 2] {
+        [self.constant + self.median, self.constant + self.median * (Z[1] * self.spread).exp()]
+    }
+
+    /// The share of requests that take longer than `seconds`.
+    #[must_use]
+    pub fn beyond(&self, seconds: f64) -> f64 {
+        let rest = seconds - self.constant;
+        if rest <= 0.0 || self.median <= 0.0 {
+            return if rest < 0.0 || self.median > 0.0 { 1.0 } else { 0.0 };
+        }
+        if self.spread <= 1e-6 {
+            return if rest < self.median { 1.0 } else { 0.0 };
+        }
+        normal_tail((rest / self.median).ln() / self.spread)
     }
 }
 

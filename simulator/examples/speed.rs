@@ -23,7 +23,14 @@ fn main() {
         let ids: Vec<_> = functions()
             .iter()
             .map(|function| {
-                let workload = Workload { cpu_ms: 0.375, io_mb: 0.01, slots: 32, ..(**function).clone() };
+                let workload = Workload {
+                    cpu_ms: 0.375,
+                    io_mb: 0.01,
+                    network_mb: 0.0,
+                    traffic_mb: 0.0,
+                    slots: 32,
+                    ..(**function).clone()
+                };
                 let bounds = Bounds::new(1..=9, MilliCores(1)..=MilliCores(8000), Bytes(1)..=Bytes::mebi(8192));
                 let limit = Resources { cpu: MilliCores(limit), memory: Bytes::mebi(2500) };
                 let tenant = TenantSpec {

@@ -188,14 +188,14 @@ pub struct Cluster {
 
 #[derive(Debug, Clone)]
 enum Engine {
-    Fluid(Fluid),
+    Fluid(Box<Fluid>),
     Events(Events),
 }
 
 impl Engine {
     fn new(spec: &Spec) -> Result<Self, Invalid> {
         Ok(match spec.model {
-            Model::Fluid => Self::Fluid(Fluid::new(spec)),
+            Model::Fluid => Self::Fluid(Box::new(Fluid::new(spec))),
             Model::Events => Self::Events(Events::new(spec)?),
         })
     }
@@ -306,7 +306,7 @@ impl Cluster {
     pub fn leave(&mut self, id: TenantId) {
         if let Some(tenant) = self.tenants.get_mut(id.0).and_then(Option::take) {
             for pod in &tenant.pods {
-                release(&mut self.ledgers, self.spec.overcommit, pod);
+                release(&mut self.ledgers, pod);
             }
             self.calls.retain(|call| call.from != id.0 && call.to != id.0);
         }
@@ -403,17 +403,15 @@ impl Cluster {
 
     /// Brings pods to what was asked for. Who goes first rotates with the step, so nobody is favoured for long.
     fn reconcile(&mut self) {
-        let count = self.tenants.len();
         let spec = &self.spec;
         let ledgers = &mut self.ledgers;
         for tenant in self.tenants.iter_mut().flatten() {
             tenant.shrink(ledgers, spec);
         }
-        for offset in 0..count {
-            let index = (self.step + offset) % count;
-            if let Some(tenant) = &mut self.tenants[index] {
-                tenant.grow(ledgers, spec);
-            }
+        let first = self.step % self.tenants.len().max(1);
+        let (late, early) = self.tenants.split_at_mut(first);
+        for tenant in early.iter_mut().chain(late).flatten() {
+            tenant.grow(ledgers, spec);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! pods.
 
 use meanfield_common::{
-    queue::{Latency, Station, backlog_delay, contention, pooled, sampling_error},
+    queue::{Balancing, Latency, Shape, Station, backlog_delay, contention, pooled, sampling_error},
     slo::Slo,
 };
 use rand::{RngExt, SeedableRng};
@@ -15,9 +15,8 @@ use rand_distr::StandardNormal;
 use crate::{
     anomaly::{Pressure, pressure, surge},
     cluster::{Doubt, Measured, Sharing, Spec},
-    placement::Node,
     sharing::{Want, fair_level},
-    tenant::{Pod, Tenant, request},
+    tenant::{Pod, Tenant},
     workload::Workload,
 };
 
@@ -39,6 +38,8 @@ pub(crate) struct Fluid {
     nodes: Vec<Load>,
     parts: Vec<(f64, Latency)>,
     paces: Vec<Pace>,
+    /// What so many pods come to once they are pooled: a power, and mostly of a small whole number.
+    pools: [f64; 17],
     rng: ChaCha8Rng,
 }
 
@@ -46,6 +47,7 @@ pub(crate) struct Fluid {
 #[derive(Debug, Clone, Default)]
 struct Load {
     wants: Vec<Want>,
+    wanted: f64,
     /// Cores that are left by disturbances, and how many of them are used.
     cores: f64,
     granted: f64,
@@ -55,6 +57,10 @@ struct Load {
     disk: f64,
     network: f64,
     bus: f64,
+    /// How busy its cores are, and seconds of a megabyte on the disk and on the network as busy as they are.
+    utilisation: f64,
+    disk_seconds: f64,
+    network_seconds: f64,
     pressure: Pressure,
 }
 
@@ -72,7 +78,8 @@ struct Pace {
 impl Fluid {
     pub(crate) fn new(spec: &Spec) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(spec.seed);
-        Self { nodes: vec![Load::default(); spec.nodes.len()], parts: Vec::new(), paces: Vec::new(), rng }
+        let pools = std::array::from_fn(|pods| pooled(spec.balancing, 1.0, pods as f64));
+        Self { nodes: vec![Load::default(); spec.nodes.len()], parts: Vec::new(), paces: Vec::new(), pools, rng }
     }
 
     pub(crate) fn step(&mut self, spec: &Spec, tenants: &mut [Option<Tenant>], step: usize) {
@@ -81,89 +88,96 @@ impl Fluid {
             load.pressure = pressure(&spec.anomalies, index, from, to);
             load.cores = node.cores * (1.0 - load.pressure.cpu);
             load.wants.clear();
+            load.wanted = 0.0;
             (load.disk, load.network, load.bus) =
                 (load.pressure.disk, load.pressure.network, load.pressure.memory_bandwidth);
         }
+        // CPU is shared max-min fair by weight under quotas; how busy the rest of a node is follows from that. As few
+        // passes as that allows: with a thousand tenants, each one fetches them all anew.
         for (index, tenant) in tenants.iter_mut().enumerate() {
             let Some(tenant) = tenant else { continue };
             tenant.change(step);
             tenant.measured.requests = tenant.rate(step) * surge(&spec.anomalies, index, from, to) * spec.seconds;
+            self.ask(spec, tenant);
         }
-        self.share_cpu(spec, tenants);
-        self.share_bandwidth(spec, tenants);
+        for load in &mut self.nodes {
+            load.granted = load.wanted.min(load.cores);
+            load.level =
+                if load.wanted <= load.cores { f64::INFINITY } else { fair_level(&mut load.wants, load.cores) };
+        }
+        for tenant in tenants.iter_mut().flatten() {
+            self.grant(spec, tenant);
+        }
+        for (load, node) in self.nodes.iter_mut().zip(&spec.nodes) {
+            load.utilisation = load.granted / node.cores;
+            load.disk_seconds = 1.0 / (node.disk * slack(load.disk));
+            load.network_seconds = 1.0 / (node.network * slack(load.network));
+        }
         for tenant in tenants.iter_mut().flatten() {
             self.serve(spec, tenant);
         }
     }
 
-    /// Shares each node's CPU among its pods, max-min fair by weight under their quotas.
-    fn share_cpu(&mut self, spec: &Spec, tenants: &mut [Option<Tenant>]) {
+    /// How much CPU each pod of a tenant wants of its node.
+    fn ask(&mut self, spec: &Spec, tenant: &mut Tenant) {
         let seconds = spec.seconds;
-        for tenant in tenants.iter_mut().flatten() {
-            for pod in &mut tenant.pods {
-                let able = pod.node.is_some() && pod.stays();
-                pod.ready = if able { (1.0 - pod.starting / seconds).clamp(0.0, 1.0) } else { 0.0 };
-                pod.cores = match pod.node {
-                    Some(node) if spec.sharing == Sharing::Weights => self.nodes[node].cores,
-                    _ => pod.cpu_limit(seconds),
-                };
-            }
-            let offered = (tenant.measured.requests + tenant.backlog) / seconds * tenant.spec.workload.cpu_seconds();
-            let able: f64 = tenant.pods.iter().map(|pod| pod.cores * pod.ready).sum();
-            for pod in &mut tenant.pods {
-                let Some(node) = pod.node else { continue };
-                let part = pod.cores * pod.ready;
-                pod.want = if able > 0.0 { part.min(offered * part / able) } else { 0.0 };
-                self.nodes[node].wants.push(Want { cores: pod.want, weight: weight(spec, pod) });
-            }
-        }
-        for load in &mut self.nodes {
-            load.granted = load.wants.iter().map(|want| want.cores).sum::<f64>().min(load.cores);
-            load.level = fair_level(&mut load.wants, load.cores);
-        }
-        for pod in tenants.iter_mut().flatten().flat_map(|tenant| &mut tenant.pods) {
-            let Some(node) = pod.node else { continue };
-            let load = &self.nodes[node];
-            let most = if load.level.is_finite() {
-                load.level * weight(spec, pod)
-            } else {
-                pod.want + load.cores - load.granted
+        let mut able = 0.0;
+        for pod in &mut tenant.pods {
+            pod.ready = match pod.node {
+                Some(_) if pod.stays() && pod.starting <= 0.0 => 1.0,
+                Some(_) if pod.stays() => (1.0 - pod.starting / seconds).clamp(0.0, 1.0),
+                _ => 0.0,
             };
-            pod.cores = pod.cores.min(most);
+            pod.cores = match pod.node {
+                Some(node) if spec.sharing == Sharing::Weights => self.nodes[node].cores,
+                _ => pod.cpu_limit(seconds),
+            };
+            able += pod.cores * pod.ready;
+        }
+        let offered = (tenant.measured.requests + tenant.backlog) / seconds * tenant.spec.workload.cpu_seconds();
+        let each = if able > 0.0 { (offered / able).min(1.0) } else { 0.0 };
+        for pod in &mut tenant.pods {
+            let Some(node) = pod.node else { continue };
+            pod.want = pod.cores * pod.ready * each;
+            let load = &mut self.nodes[node];
+            load.wanted += pod.want;
+            load.wants.push(Want { cores: pod.want, weight: pod.weight() });
         }
     }
 
-    /// Adds up what each node's disk, network and memory bus are asked for.
-    fn share_bandwidth(&mut self, spec: &Spec, tenants: &[Option<Tenant>]) {
-        for tenant in tenants.iter().flatten() {
-            let workload = &tenant.spec.workload;
-            for pod in &tenant.pods {
-                let Some(index) = pod.node else { continue };
-                let (load, node) = (&mut self.nodes[index], &spec.nodes[index]);
-                let rate = pod.want.min(pod.cores) / workload.cpu_seconds();
-                load.disk += rate * workload.io_mb * pod.squeeze() / node.disk;
-                load.network += rate * workload.network_mb / node.network;
-                load.bus += rate * traffic(workload, load) / node.bus;
-            }
+    /// The cores that each pod of a tenant can have, and what it then asks of the disk, the network and the memory bus.
+    fn grant(&mut self, spec: &Spec, tenant: &mut Tenant) {
+        let workload = &*tenant.spec.workload;
+        let each = 1.0 / workload.cpu_seconds();
+        for pod in &mut tenant.pods {
+            let Some(index) = pod.node else { continue };
+            let (load, node) = (&mut self.nodes[index], &spec.nodes[index]);
+            let most =
+                if load.level.is_finite() { load.level * pod.weight() } else { pod.want + load.cores - load.granted };
+            pod.cores = pod.cores.min(most);
+            let rate = pod.want.min(pod.cores) * each;
+            load.disk += rate * workload.io_mb * pod.squeeze() / node.disk;
+            load.network += rate * workload.network_mb / node.network;
+            load.bus += rate * traffic(workload, load) / node.bus;
         }
     }
 
     /// One tenant's requests, latency and memory.
     fn serve(&mut self, spec: &Spec, tenant: &mut Tenant) {
         let seconds = spec.seconds;
-        let workload = tenant.spec.workload.clone();
+        let workload = &*tenant.spec.workload;
         let rate = tenant.measured.requests / seconds;
 
         // How each pod runs: seconds on the CPU, seconds elsewhere, and requests per second at most.
         let mut paces = std::mem::take(&mut self.paces);
         paces.clear();
-        paces.extend(tenant.pods.iter().map(|pod| self.pace(spec, pod, &workload)));
+        paces.extend(tenant.pods.iter().map(|pod| self.pace(spec, pod, workload)));
         let capacity: f64 = paces.iter().map(|pace| pace.capacity).sum();
         let work = paces.iter().map(|pace| pace.capacity * pace.work).sum::<f64>() / capacity.max(f64::MIN_POSITIVE);
         let line = Line::new(tenant.backlog, rate, capacity, seconds, workload.timeout);
 
         // Traffic follows capacity, so all pods are equally loaded.
-        let (latency, most) = self.latency(spec, &workload, &tenant.pods, &paces, rate);
+        let (latency, most) = self.latency(spec, workload, &tenant.pods, &paces, rate);
         let running = if capacity > 0.0 { rate.min(capacity) * latency.mean() } else { 0.0 };
         let mut memory = Memory::default();
         for (pod, pace) in tenant.pods.iter_mut().zip(&paces) {
@@ -174,7 +188,7 @@ impl Fluid {
             let mean = ((running + line.after) * share).min(slots);
             // Crowds spread over the pods, but not quite evenly.
             let peak = if share > 0.0 { (most * share + 1.0).max(mean).min(slots) } else { 0.0 };
-            memory.take(pod, &workload, if line.unserved > 0.0 && share > 0.0 { [mean, slots] } else { [mean, peak] });
+            memory.take(pod, workload, if line.unserved > 0.0 && share > 0.0 { [mean, slots] } else { [mean, peak] });
         }
         self.paces = paces;
         // What a killed pod held had waited, or else would have been served.
@@ -187,9 +201,10 @@ impl Fluid {
             Slo::Latency { milliseconds, .. } => milliseconds / 1000.0,
             Slo::Throughput { .. } => f64::INFINITY,
         };
-        let slow = requests * line.beyond(&latency, objective);
-        let doubt =
-            self.doubt(spec, &workload, &tenant.pods, &line, if capacity > 0.0 { rate / capacity } else { 0.0 });
+        let shape = latency.shape();
+        let slow = requests * line.beyond(&shape, objective);
+        let utilisation = if capacity > 0.0 { rate / capacity } else { 0.0 };
+        let doubt = self.doubt(spec, workload, &tenant.pods, &line, utilisation);
         tenant.measured = Measured {
             requests,
             served,
@@ -197,11 +212,10 @@ impl Fluid {
             backlog: tenant.backlog,
             violating: (slow + line.dropped + memory.lost).min(requests),
             percentiles: (requests > 0.0 || served > 0.0).then(|| {
-                let [median, mut high] = latency.percentiles();
+                let [median, mut high] = shape.percentiles();
                 if spec.noise {
                     high = (high
-                        * (latency.spread() * sampling_error(served) * self.rng.sample::<f64, _>(StandardNormal))
-                            .exp())
+                        * (shape.spread() * sampling_error(served) * self.rng.sample::<f64, _>(StandardNormal)).exp())
                     .max(median);
                 }
                 [(median + line.delay[0]).min(workload.timeout), (high + line.delay[1]).min(workload.timeout)]
@@ -211,7 +225,7 @@ impl Fluid {
             memory: memory.used,
             memory_peak: memory.peak,
             oom_kills: memory.kills,
-            node_utilisation: self.node_utilisation(&spec.nodes, &tenant.pods),
+            node_utilisation: self.node_utilisation(&tenant.pods),
             doubt,
         };
     }
@@ -248,7 +262,7 @@ impl Fluid {
         }
         let (cpu, elsewhere) = (cpu / capacity, elsewhere / capacity);
         let whole = Station {
-            cores: pooled(spec.balancing, cores / count, count),
+            cores: (cores / count).max(1.0) * self.pool(spec.balancing, count),
             slots: f64::from(workload.slots) * count.max(1.0),
             seconds: cpu,
             variation: workload.distribution.variation(),
@@ -263,6 +277,15 @@ impl Fluid {
         (Latency::mixture(&self.parts), most)
     }
 
+    /// The cores of so many pods of one core each, once they are pooled.
+    fn pool(&self, balancing: Balancing, count: f64) -> f64 {
+        let whole = count as usize;
+        let known = self.pools.get(whole).filter(|_| whole as f64 == count);
+        known.copied().unwrap_or_else(|| pooled(balancing, 1.0, count))
+    }
+
+    // Handed back through memory, its halves would be read before they are written: that costs more than the call.
+    #[inline(always)]
     fn pace(&self, spec: &Spec, pod: &Pod, workload: &Workload) -> Pace {
         let Some(node) = pod.node.filter(|_| pod.ready > 0.0 && pod.cores > 0.0) else { return Pace::default() };
         let (load, node) = (&self.nodes[node], &spec.nodes[node]);
@@ -272,8 +295,8 @@ impl Fluid {
         // The pod's own waiting is in its own queue, so only what the neighbours use collides with it here.
         let neighbours = (load.granted - pod.want.min(pod.cores)) / load.cores;
         let cpu = work * (1.0 + contention(load.cores, neighbours)) / pod.cores.min(1.0);
-        let elsewhere = workload.io_mb * pod.squeeze() / node.disk / slack(load.disk)
-            + workload.network_mb / node.network / slack(load.network)
+        let elsewhere = workload.io_mb * pod.squeeze() * load.disk_seconds
+            + workload.network_mb * load.network_seconds
             + load.pressure.delay;
         let station = Station {
             cores: pod.cores.max(1.0),
@@ -288,11 +311,10 @@ impl Fluid {
         Pace { work, cpu, elsewhere, capacity: station.capacity() / fullest * pod.ready }
     }
 
-    fn node_utilisation(&self, nodes: &[Node], pods: &[Pod]) -> f64 {
+    fn node_utilisation(&self, pods: &[Pod]) -> f64 {
         let placed = pods.iter().filter_map(|pod| pod.node);
-        let (sum, count) = placed.fold((0.0, 0.0_f64), |(sum, count), node| {
-            (sum + self.nodes[node].granted / nodes[node].cores, count + 1.0)
-        });
+        let (sum, count) =
+            placed.fold((0.0, 0.0_f64), |(sum, count), node| (sum + self.nodes[node].utilisation, count + 1.0));
         if count > 0.0 { sum / count } else { 0.0 }
     }
 }
@@ -307,10 +329,6 @@ impl Load {
     fn crowded(&self, workload: &Workload) -> bool {
         self.granted > CROWDED_CORES * self.cores || self.fullest(workload) > CROWDED_BANDWIDTH
     }
-}
-
-pub(crate) fn weight(spec: &Spec, pod: &Pod) -> f64 {
-    request(pod.limit, spec.overcommit).cpu.cores()
 }
 
 /// What is left of something that is used so much already.
@@ -344,6 +362,9 @@ impl Line {
         // Nobody waits for a service that has no pod: it is refused at once.
         let after = unserved.min(capacity * timeout);
         let served = before + rate * seconds - unserved;
+        if before <= 0.0 && unserved <= 0.0 && capacity > 0.0 {
+            return Self { before, after, unserved, served, dropped: 0.0, busy: 0.0, ends: [0.0; 2], delay: [0.0; 2] };
+        }
         let busy = if unserved > 0.0 { 1.0 } else { (before / (capacity - rate).max(1e-9) / seconds).min(1.0) };
         let ends = if capacity > 0.0 { [before / capacity, after / capacity] } else { [timeout; 2] };
         let delay = backlog_delay(ends[0], ends[1], busy);
@@ -351,7 +372,7 @@ impl Line {
     }
 
     /// The share of the step's requests that take longer than `seconds`.
-    fn beyond(&self, latency: &Latency, seconds: f64) -> f64 {
+    fn beyond(&self, latency: &Shape, seconds: f64) -> f64 {
         let free = latency.beyond(seconds);
         if self.busy <= 0.0 || self.ends == [0.0; 2] {
             return free;

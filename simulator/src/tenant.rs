@@ -26,6 +26,8 @@ pub(crate) struct Pod {
     /// What it has reserved; in force once `settling` is over, and until then `before` is.
     pub(crate) limit: Resources,
     pub(crate) before: Resources,
+    /// The request behind `limit`, which is what the node has set aside.
+    pub(crate) request: Resources,
     pub(crate) settling: f64,
     /// Seconds until it is ready, and seconds since it has been.
     pub(crate) starting: f64,
@@ -45,6 +47,8 @@ pub(crate) struct Tenant {
     pub(crate) spec: TenantSpec,
     pub(crate) scale: Scale,
     pub(crate) pods: Vec<Pod>,
+    /// The scale at which every pod is placed, sized and meant to stay, so that there is nothing to reconcile.
+    settled: Option<Scale>,
     started: u64,
     pub(crate) backlog: f64,
     /// Requests per second that other tenants make.
@@ -62,14 +66,23 @@ impl Pod {
 
     /// The CPU limit in cores, as it is in force on average over the next `seconds`.
     pub(crate) fn cpu_limit(&self, seconds: f64) -> f64 {
+        if self.settling <= 0.0 {
+            return self.limit.cpu.cores();
+        }
         let before = (self.settling / seconds).clamp(0.0, 1.0);
         self.before.cpu.cores() * before + self.limit.cpu.cores() * (1.0 - before)
+    }
+
+    /// How much of scarce cores it may claim, relative to others.
+    pub(crate) fn weight(&self) -> f64 {
+        self.request.cpu.cores()
     }
 
     /// Its own way with memory: a factor around 1, so that not all pods of a tenant are killed in the same step. A fixed
     /// pattern from 0.95 to 1.05; the golden ratio spreads any number of them evenly.
     pub(crate) fn appetite(&self) -> f64 {
-        0.95 + 0.1 * (self.id as f64 * 0.618_033_988_75).fract()
+        let turns = self.id as f64 * 0.618_033_988_75;
+        0.95 + 0.1 * (turns - turns as u64 as f64)
     }
 
     /// Whether it takes in requests, now or later.
@@ -90,6 +103,7 @@ impl Tenant {
         Self {
             scale: spec.scale,
             pods: Vec::new(),
+            settled: None,
             started: 0,
             backlog: 0.0,
             called: 0.0,
@@ -114,10 +128,13 @@ impl Tenant {
 
     /// Removes pods that have finished, stops surplus ones (waiting ones first) and lowers limits where asked for.
     pub(crate) fn shrink(&mut self, ledgers: &mut [Ledger], spec: &Spec) {
+        if self.settled == Some(self.scale) {
+            return;
+        }
         self.pods.retain(|pod| {
             let gone = pod.leaving.is_some_and(|left| left <= 0.0);
             if gone {
-                release(ledgers, spec.overcommit, pod);
+                release(ledgers, pod);
             }
             !gone
         });
@@ -133,7 +150,7 @@ impl Tenant {
             self.pods.retain(|pod| {
                 let gone = !pod.stays() && (pod.node.is_none() || pod.starting > 0.0);
                 if gone {
-                    release(ledgers, spec.overcommit, pod);
+                    release(ledgers, pod);
                 }
                 !gone
             });
@@ -148,7 +165,11 @@ impl Tenant {
 
     /// Raises limits in place, then starts missing pods, where the nodes have room.
     pub(crate) fn grow(&mut self, ledgers: &mut [Ledger], spec: &Spec) {
+        if self.settled == Some(self.scale) {
+            return;
+        }
         let wanted = self.scale.limit;
+        let reserved = request(wanted, spec.overcommit);
         for pod in self.pods.iter_mut().filter(|pod| pod.stays()) {
             let cpu = Resources { cpu: wanted.cpu.max(pod.limit.cpu), memory: pod.limit.memory };
             pod.resize(ledgers, spec, cpu);
@@ -163,6 +184,7 @@ impl Tenant {
                 node: None,
                 limit: wanted,
                 before: wanted,
+                request: reserved,
                 settling: 0.0,
                 starting: self.spec.workload.startup,
                 age: 0.0,
@@ -176,8 +198,11 @@ impl Tenant {
         for pod in self.pods.iter_mut().filter(|pod| pod.node.is_none()) {
             pod.limit = wanted;
             pod.before = wanted;
-            pod.node = place(ledgers, request(wanted, spec.overcommit));
+            pod.request = reserved;
+            pod.node = place(ledgers, reserved);
         }
+        let settled = |pod: &Pod| pod.stays() && pod.node.is_some() && pod.limit == wanted;
+        self.settled = self.pods.iter().all(settled).then_some(self.scale);
     }
 
     /// Turns what the engine measured into what is seen and what was true.
@@ -206,8 +231,7 @@ impl Tenant {
         };
         let placed = self.pods.iter().filter(|pod| pod.node.is_some());
         let (cores, memory) = placed.fold((0.0, 0.0), |(cores, memory), pod| {
-            let reserved = request(pod.limit, spec.overcommit);
-            (cores + reserved.cpu.cores(), memory + reserved.memory.0 as f64)
+            (cores + pod.request.cpu.cores(), memory + pod.request.memory.0 as f64)
         });
         let violated = self.spec.slo.violated(&self.seen);
         self.outcome = Outcome { requests, violating, violated, cores, memory, doubt: self.measured.doubt };
@@ -221,20 +245,21 @@ impl Pod {
             return;
         }
         let Some(node) = self.node else { return };
-        if ledgers[node].swap(request(self.limit, spec.overcommit), request(limit, spec.overcommit)) {
+        let request = request(limit, spec.overcommit);
+        if ledgers[node].swap(self.request, request) {
             self.fullness *= self.limit.memory.0 as f64 / limit.memory.0 as f64;
             if self.settling <= 0.0 {
                 self.before = self.limit;
             }
             self.settling = spec.resize;
-            self.limit = limit;
+            (self.limit, self.request) = (limit, request);
         }
     }
 }
 
-pub(crate) fn release(ledgers: &mut [Ledger], overcommit: f64, pod: &Pod) {
+pub(crate) fn release(ledgers: &mut [Ledger], pod: &Pod) {
     if let Some(node) = pod.node {
-        ledgers[node].give_back(request(pod.limit, overcommit));
+        ledgers[node].give_back(pod.request);
     }
 }
 

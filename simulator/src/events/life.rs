@@ -8,7 +8,6 @@ use meanfield_common::{resources::Resources, slo::Slo};
 use super::{MOST_REQUESTS, front::Front, host::Host, server::Server};
 use crate::{
     cluster::{Doubt, Measured, Spec},
-    fluid::weight,
     tenant::{Pod, Tenant},
 };
 
@@ -27,7 +26,7 @@ impl Front {
             let Some(node) = pod.node else { continue };
             let place = known.iter().position(|server| server.id == pod.id);
             let mut server = place.map_or_else(|| Server::new(pod.id, node, at), |place| known.swap_remove(place));
-            server.take_over(pod, weight(spec, pod), at);
+            server.take_over(pod, at);
             self.pods.push(server);
         }
         for server in known {
@@ -120,9 +119,9 @@ impl Front {
 }
 
 impl Server {
-    fn take_over(&mut self, pod: &Pod, weight: f64, at: f64) {
+    fn take_over(&mut self, pod: &Pod, at: f64) {
         let pair = |limit: Resources| [limit.cpu.cores(), limit.memory.0 as f64];
-        self.weight = weight;
+        self.weight = pod.weight();
         self.appetite = pod.appetite();
         (self.before, self.after) = (pair(pod.before), pair(pod.limit));
         self.settles = at + pod.settling;
