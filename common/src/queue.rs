@@ -96,46 +96,43 @@ impl Station {
     /// Latency at so much of the capacity.
     #[must_use]
     pub fn latency(&self, utilisation: f64) -> Latency {
+        self.measure(utilisation, 1.0).0
+    }
+
+    /// Latency at so much of the capacity, and how many requests are inside at the worst moment among so many arrivals.
+    ///
+    /// Crowds of n beyond the cores come with probability C rho^n, and about every 1/(1 - rho)-th arrival finds the
+    /// station anew: the largest of so many geometric numbers.
+    #[must_use]
+    pub fn measure(&self, utilisation: f64, requests: f64) -> (Latency, f64) {
         let load = utilisation.clamp(0.0, HIGHEST_UTILISATION);
         let cores = self.cores.max(1.0);
         let square = self.variation * self.variation;
         if self.few() {
-            return self.latency_with_few_slots(load);
+            return (self.latency_with_few_slots(load), if load > 0.0 { self.slots } else { 0.0 });
         }
         // Where slots are scarcer than cores, the cores are never all busy.
         let work = load * (self.capacity() * self.seconds / cores).min(1.0);
-        let short = waits(cores, work);
+        let (logarithm, exponent) = (work.ln(), exponent(cores));
+        let short = (exponent * logarithm).exp();
         let mut mean = self.seconds * (1.0 + short / (cores * (1.0 - work)));
         let mut variability = self.variability(mean, short, work);
-        let fill = (cores * work / self.seconds * (mean + self.elsewhere) / self.slots).min(HIGHEST_UTILISATION);
+        let others = cores * work / self.seconds * self.elsewhere;
+        let fill = ((cores * work / self.seconds * mean + others) / self.slots).min(HIGHEST_UTILISATION);
         if let Some(kept) = waits_at_least(KEPT, self.slots, fill) {
             let wait = (mean + self.elsewhere) * (1.0 + square) / 2.0 / (self.slots * (1.0 - fill));
             let variance = variability * mean * mean + kept * (2.0 - kept) * wait * wait;
             mean += kept * wait;
             variability = variance / (mean * mean);
         }
-        Latency { mean, variability, constant: self.elsewhere }
-    }
-
-    /// Requests inside at the worst moment among so many arrivals, at so much of the capacity.
-    ///
-    /// Crowds of n beyond the cores come with probability C rho^n, and about every 1/(1 - rho)-th arrival finds the
-    /// station anew: the largest of so many geometric numbers.
-    #[must_use]
-    pub fn most_inside(&self, utilisation: f64, requests: f64) -> f64 {
-        let load = utilisation.clamp(0.0, HIGHEST_UTILISATION);
-        if self.few() {
-            return if load > 0.0 { self.slots } else { 0.0 };
-        }
-        let cores = self.cores.max(1.0);
-        let work = load * (self.capacity() * self.seconds / cores).min(1.0);
-        if work <= 0.0 {
-            return 0.0;
-        }
-        let tries = (requests * (1.0 - work)).max(1.0);
-        let crowd = (waits(cores, work) * tries).max(1.0).ln() / -work.ln();
-        let others = cores * work / self.seconds * self.elsewhere;
-        (cores + crowd + others + 3.0 * others.sqrt()).min(self.slots)
+        let most = if work > 0.0 {
+            let tries = (requests * (1.0 - work)).max(1.0).ln();
+            let crowd = (exponent * logarithm + tries).max(0.0) / -logarithm;
+            (cores + crowd + others + 3.0 * others.sqrt()).min(self.slots)
+        } else {
+            0.0
+        };
+        (Latency { mean, variability, constant: self.elsewhere }, most)
     }
 
     /// The last of [`Station::flows`] alone: the constants before the last two are not needed for it.
@@ -208,14 +205,17 @@ impl Station {
 
 /// The probability that all of `cores` are busy (Erlang's C, in Sakasegawa's form for any number of cores).
 fn waits(cores: f64, load: f64) -> f64 {
-    load.powf((2.0 * (cores + 1.0)).sqrt() - 1.0)
+    load.powf(exponent(cores))
+}
+
+fn exponent(cores: f64) -> f64 {
+    (2.0 * (cores + 1.0)).sqrt() - 1.0
 }
 
 /// [`waits`] if it is more than `least`. Most are far from that, and a bound on the logarithm tells without a power:
 /// ln x <= 2 (x - 1) / (x + 1) below 1.
 fn waits_at_least(least: f64, cores: f64, load: f64) -> Option<f64> {
-    let exponent = (2.0 * (cores + 1.0)).sqrt() - 1.0;
-    if exponent * 2.0 * (load - 1.0) < least.ln() * (load + 1.0) {
+    if exponent(cores) * 2.0 * (load - 1.0) < least.ln() * (load + 1.0) {
         return None;
     }
     Some(waits(cores, load)).filter(|waits| *waits > least)

@@ -40,6 +40,7 @@ pub(crate) struct Fluid {
     paces: Vec<Pace>,
     /// What so many pods come to once they are pooled: a power, and mostly of a small whole number.
     pools: [f64; 17],
+    collisions: Collisions,
     rng: ChaCha8Rng,
 }
 
@@ -64,6 +65,33 @@ struct Load {
     pressure: Pressure,
 }
 
+/// [`contention`] on nodes of the usual size, from a table: a power for every pod would be a sixth of a step.
+#[derive(Debug, Clone)]
+struct Collisions {
+    cores: f64,
+    table: Vec<f64>,
+}
+
+impl Collisions {
+    const POINTS: usize = 1024;
+
+    fn new(cores: f64) -> Self {
+        let point = |index: usize| contention(cores, index as f64 / Self::POINTS as f64);
+        Self { cores, table: (0..=Self::POINTS + 1).map(point).collect() }
+    }
+
+    /// Between two points of the table in a straight line; computed where a node is of another size or nearly full.
+    #[inline]
+    fn get(&self, cores: f64, utilisation: f64) -> f64 {
+        if cores != self.cores || !(0.0..0.9).contains(&utilisation) {
+            return contention(cores, utilisation);
+        }
+        let place = utilisation * Self::POINTS as f64;
+        let (below, part) = (place as usize, place.fract());
+        self.table[below] + part * (self.table[below + 1] - self.table[below])
+    }
+}
+
 /// How one pod runs during a step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pace {
@@ -79,7 +107,9 @@ impl Fluid {
     pub(crate) fn new(spec: &Spec) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(spec.seed);
         let pools = std::array::from_fn(|pods| pooled(spec.balancing, 1.0, pods as f64));
-        Self { nodes: vec![Load::default(); spec.nodes.len()], parts: Vec::new(), paces: Vec::new(), pools, rng }
+        let collisions = Collisions::new(spec.nodes.first().map_or(1.0, |node| node.cores));
+        let nodes = vec![Load::default(); spec.nodes.len()];
+        Self { nodes, parts: Vec::new(), paces: Vec::new(), pools, collisions, rng }
     }
 
     pub(crate) fn step(&mut self, spec: &Spec, tenants: &mut [Option<Tenant>], step: usize) {
@@ -268,8 +298,7 @@ impl Fluid {
             variation: workload.distribution.variation(),
             elsewhere,
         };
-        let latency = whole.latency(rate / capacity);
-        let most = whole.most_inside(rate / capacity, rate * spec.seconds);
+        let (latency, most) = whole.measure(rate / capacity, rate * spec.seconds);
         self.parts.clear();
         self.parts.extend(
             able().map(|(_, pace)| (pace.capacity, latency.slower(pace.cpu / cpu).later(pace.elsewhere - elsewhere))),
@@ -294,7 +323,7 @@ impl Fluid {
         let work = workload.cpu_seconds() * pod.coldness(workload, spec.seconds) + stalls;
         // The pod's own waiting is in its own queue, so only what the neighbours use collides with it here.
         let neighbours = (load.granted - pod.want.min(pod.cores)) / load.cores;
-        let cpu = work * (1.0 + contention(load.cores, neighbours)) / pod.cores.min(1.0);
+        let cpu = work * (1.0 + self.collisions.get(load.cores, neighbours)) / pod.cores.min(1.0);
         let elsewhere = workload.io_mb * pod.squeeze() * load.disk_seconds
             + workload.network_mb * load.network_seconds
             + load.pressure.delay;
@@ -439,5 +468,21 @@ impl Pod {
         let (from, to) = (self.age, (self.age + seconds).min(workload.warmup));
         let extra = |age: f64| (workload.cold - 1.0) * (1.0 - age / workload.warmup);
         1.0 + (extra(from) + extra(to)) / 2.0 * ((to - from) / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_collisions_is_the_formula() {
+        let table = Collisions::new(8.0);
+        for utilisation in [-1.0, 0.0, 0.013, 0.2, 0.5, 0.77, 0.8999, 0.95, 2.0, f64::NAN] {
+            for cores in [8.0, 3.0] {
+                let (exact, ours) = (contention(cores, utilisation), table.get(cores, utilisation));
+                assert!((ours - exact).abs() < 1e-4 * (1.0 + exact) || exact.is_nan(), "{utilisation}: {ours} {exact}");
+            }
+        }
     }
 }
