@@ -6,7 +6,7 @@
 //! cheapest allocation that never changes.
 
 use meanfield_common::{
-    queue::{Balancing, Station, pooled, sampling_error},
+    queue::{Station, pooled, sampling_error},
     resources::{MilliCores, Resources, Scale},
     slo::{Percentile, Slo},
 };
@@ -27,7 +27,9 @@ const HOTTEST: f64 = 0.85;
 const STEP: u64 = 50;
 /// The part of the steps that a static allocation may miss.
 const MISSED: f64 = 0.01;
-/// What a step that misses the objective costs, in cores: more than anything else.
+/// What is hardly more than the least that can be reached.
+const HARDLY: f64 = 1.02;
+/// What a step that misses the objective costs, in cores, for every multiple of the plan: more than anything else.
 const MISS: f64 = 1e4;
 /// Replicas beyond this are not considered, or the search would not end.
 const MOST_REPLICAS: u32 = 64;
@@ -134,15 +136,21 @@ impl<'a> Planner<'a> {
     fn cheapest(&self, replicas: u32, rate: f64) -> Choice {
         let cpu = self.tenant.bounds.cpu();
         let (mut low, mut high) = (cpu.start().0.div_ceil(STEP), cpu.end().0 / STEP);
+        // Where even the largest is not enough, what is hardly worse than that is as good.
+        let bound = (HARDLY * self.excess(replicas, MilliCores(high * STEP), rate)).max(1.0);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.keeps(replicas, MilliCores(middle * STEP), rate) { high = middle } else { low = middle + 1 }
+            if self.excess(replicas, MilliCores(middle * STEP), rate) <= bound {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
         }
         let cpu = MilliCores(low * STEP);
         let limit = Resources { cpu, memory: self.tenant.workload.full_memory() };
         let scale = self.tenant.bounds.clamp(&Scale { replicas, limit });
-        let kept = self.keeps(replicas, cpu, rate);
-        Choice { scale, price: self.price(&scale) + if kept { 0.0 } else { MISS } }
+        let excess = self.excess(replicas, cpu, rate).min(1e6);
+        Choice { scale, price: self.price(&scale) + if excess <= 1.0 { 0.0 } else { MISS * excess } }
     }
 
     fn station(&self, replicas: u32, cpu: MilliCores) -> Station {
@@ -154,7 +162,7 @@ impl<'a> Planner<'a> {
             elsewhere = (workload.io_mb / node.disk + workload.network_mb / node.network) / slack;
         }
         Station {
-            cores: pooled(Balancing::default(), cpu.cores(), replicas.into()),
+            cores: pooled(self.cluster.balancing, cpu.cores(), replicas.into()),
             slots: f64::from(workload.slots) * f64::from(replicas),
             seconds: seconds / cpu.cores().min(1.0),
             variation: workload.distribution.variation(),
@@ -162,18 +170,22 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn keeps(&self, replicas: u32, cpu: MilliCores, rate: f64) -> bool {
+    /// The predicted percentile over what is planned for; above 1 the objective is taken to be missed.
+    fn excess(&self, replicas: u32, cpu: MilliCores, rate: f64) -> f64 {
+        if rate <= 0.0 {
+            return 0.0;
+        }
         let station = self.station(replicas, cpu);
         // What the pooled station can do is what the replicas can do together, their cores being the same.
         let alone = Station { cores: cpu.cores().max(1.0), slots: f64::from(self.tenant.workload.slots), ..station };
         let utilisation = rate / (alone.capacity() * f64::from(replicas));
         if utilisation > HOTTEST {
-            return false;
+            return 1e6 * utilisation;
         }
-        let Some((which, objective)) = self.objective else { return true };
+        let Some((which, objective)) = self.objective else { return 0.0 };
         let latency = station.latency(utilisation);
         let stray = [0.0, LUCK * latency.spread() * sampling_error(rate * self.cluster.seconds)][which].exp();
-        latency.percentiles()[which] * stray <= PLANNED * objective
+        latency.percentiles()[which] * stray / (PLANNED * objective)
     }
 }
 
@@ -194,7 +206,7 @@ mod tests {
         for place in 0..12 {
             let tenant = scenario.tenant(place, 3, Start::Sized).unwrap();
             let planner = Planner::new(&tenant, &cluster);
-            let [low, high] = [1.0, 4.0].map(|times| planner.cheapest(8, times * tenant.workload.mean_rate()).scale);
+            let [low, high] = [0.0, 4.0].map(|times| planner.cheapest(8, times * tenant.workload.mean_rate()).scale);
             assert!(low.limit.cpu <= high.limit.cpu, "{}: {low:?} {high:?}", tenant.workload.name);
             let plan = clairvoyant(&tenant, &cluster);
             assert_eq!(plan.len(), 240);

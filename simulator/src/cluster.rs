@@ -266,6 +266,11 @@ impl Cluster {
         if spec.changes.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
             return Err(Invalid::new("changes", spec.workload.name.as_str(), "in ascending order of steps"));
         }
+        for workload in std::iter::once(&spec.workload).chain(spec.changes.iter().map(|(_, workload)| workload)) {
+            if !(workload.cpu_ms.is_finite() && workload.cpu_ms > 0.0) {
+                return Err(Invalid::new(format!("{}.cpu_ms", workload.name), workload.cpu_ms, "finite and positive"));
+            }
+        }
         if self.spec.model == Model::Events {
             Events::check(&spec.workload)?;
             spec.changes.iter().try_for_each(|(_, workload)| Events::check(workload))?;
@@ -358,8 +363,14 @@ impl Cluster {
 
     /// Computes steps in another way from now on. Pods stay as they are; requests that wait are forgotten.
     pub fn switch(&mut self, model: Model) -> Result<(), Invalid> {
+        if model == Model::Events {
+            for spec in self.tenants.iter().flatten().map(|tenant| &tenant.spec) {
+                Events::check(&spec.workload)?;
+                spec.changes.iter().try_for_each(|(_, workload)| Events::check(workload))?;
+            }
+        }
+        self.engine = Engine::new(&Spec { model, ..self.spec.clone() })?;
         self.spec.model = model;
-        self.engine = Engine::new(&self.spec)?;
         self.tenants.iter_mut().flatten().for_each(|tenant| tenant.backlog = 0.0);
         Ok(())
     }
@@ -369,7 +380,8 @@ impl Cluster {
         self.reconcile();
         for tenant in self.tenants.iter_mut().flatten() {
             let warm = tenant.spec.workload.warmup;
-            tenant.pods.iter_mut().for_each(|pod| (pod.starting, pod.age) = (0.0, warm));
+            let placed = tenant.pods.iter_mut().filter(|pod| pod.node.is_some());
+            placed.for_each(|pod| (pod.starting, pod.age) = (0.0, warm));
         }
     }
 
@@ -389,9 +401,6 @@ impl Cluster {
 
     /// What was answered in the last step arrives elsewhere in this one.
     fn pass_calls_on(&mut self) {
-        if self.calls.is_empty() {
-            return;
-        }
         self.tenants.iter_mut().flatten().for_each(|tenant| tenant.called = 0.0);
         for call in &self.calls {
             let answered = self.tenants[call.from].as_ref().map_or(0.0, |tenant| tenant.measured.served);

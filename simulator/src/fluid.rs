@@ -105,7 +105,9 @@ struct Pace {
 
 impl Fluid {
     pub(crate) fn new(spec: &Spec) -> Self {
-        let rng = ChaCha8Rng::seed_from_u64(spec.seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(spec.seed);
+        // Arrival rates were drawn from the first streams of the same seed.
+        rng.set_stream(1 << 61);
         let pools = std::array::from_fn(|pods| pooled(spec.balancing, 1.0, pods as f64));
         let collisions = Collisions::new(spec.nodes.first().map_or(1.0, |node| node.cores));
         let nodes = vec![Load::default(); spec.nodes.len()];
@@ -451,6 +453,9 @@ impl Memory {
 impl Pod {
     /// A step has passed: it is nearer to ready, older, and what it had to finish is finished.
     fn pass(&mut self, seconds: f64) {
+        if self.node.is_none() {
+            return;
+        }
         self.age += (seconds - self.starting).max(0.0);
         self.starting = (self.starting - seconds).max(0.0);
         self.settling = (self.settling - seconds).max(0.0);

@@ -121,7 +121,9 @@ impl Tenant {
 
     /// Switches to what requests need from this step on.
     pub(crate) fn change(&mut self, step: usize) {
-        if let Some((_, workload)) = self.spec.changes.iter().find(|(from, _)| *from == step) {
+        if let Some((_, workload)) = self.spec.changes.iter().rfind(|(from, _)| *from <= step)
+            && !Arc::ptr_eq(workload, &self.spec.workload)
+        {
             self.spec.workload = Arc::clone(workload);
         }
     }
@@ -248,10 +250,11 @@ impl Pod {
         let request = request(limit, spec.overcommit);
         if ledgers[node].swap(self.request, request) {
             self.fullness *= self.limit.memory.0 as f64 / limit.memory.0 as f64;
+            // Another resize while one is under way goes along with it.
             if self.settling <= 0.0 {
                 self.before = self.limit;
+                self.settling = spec.resize;
             }
-            self.settling = spec.resize;
             (self.limit, self.request) = (limit, request);
         }
     }

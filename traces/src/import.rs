@@ -121,6 +121,8 @@ pub struct Note {
 pub enum Mended {
     /// Missing intervals, set to zero.
     GapsAsZero,
+    /// Intervals without a number at the end, left out.
+    TrailingGaps,
     /// Missing intervals, on a straight line between their neighbours.
     GapsOnLine,
     /// A name that was taken already got a number.
@@ -141,6 +143,7 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.kind {
             Mended::GapsAsZero => "missing intervals set to zero",
+            Mended::TrailingGaps => "intervals without a number at the end left out",
             Mended::GapsOnLine => "missing intervals filled on a straight line",
             Mended::SameName => "names appear again and got a number",
             Mended::WrongTotal => "stated totals differ from the sum of the counts",

@@ -1,22 +1,39 @@
 //! AIMD for the agent.
 
 use meanfield_autoscalers::aimd;
-use meanfield_common::{invalid::Invalid, slo::Slo};
+use meanfield_common::{
+    invalid::{Invalid, within},
+    slo::Slo,
+};
 
 use super::{Decision, Policy, View};
 
 /// The policy: every lever up a little while the objective is missed, down by a share while there is slack.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Aimd {
+    /// Below this share of the objective there is slack.
+    slack: f64,
     /// Made with the first step, when objective and bounds are known.
     aimd: Option<aimd::Aimd>,
 }
 
+impl Default for Aimd {
+    fn default() -> Self {
+        Self { slack: 0.7, aimd: None }
+    }
+}
+
 impl Aimd {
+    /// Shrinks below this share of the objective.
+    pub fn new(slack: f64) -> Result<Self, Invalid> {
+        Ok(Self { slack: within("aimd.slack", slack, 0.0, 1.0)?, aimd: None })
+    }
+
     fn controller(&mut self, view: &View<'_>) -> Result<&aimd::Aimd, Invalid> {
         if self.aimd.is_none() {
             let slo = latency(&view.target.slo)?;
-            self.aimd = Some(aimd::Aimd::new(aimd::Options::new(slo, view.target.bounds.clone()))?);
+            let options = aimd::Options::new(slo, view.target.bounds.clone());
+            self.aimd = Some(aimd::Aimd::new(aimd::Options { slack: self.slack, ..options })?);
         }
         self.aimd.as_ref().ok_or_else(|| Invalid::new("aimd", "none", "made"))
     }

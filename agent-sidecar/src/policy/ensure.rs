@@ -1,7 +1,10 @@
 //! ENSURE for the agent: replicas by the square-root rule, memory by VPA.
 
 use meanfield_autoscalers::ensure;
-use meanfield_common::{invalid::Invalid, resources::Scale};
+use meanfield_common::{
+    invalid::Invalid,
+    resources::{Bytes, Scale},
+};
 
 use super::{
     Decision, Policy, View,
@@ -31,6 +34,12 @@ impl Ensure {
     /// Tolerates 25 % for the sake of utilisation.
     pub fn frugal() -> Result<Self, Invalid> {
         Self::tolerating("ensure-util", ensure::ENSURE_UTIL)
+    }
+
+    /// The same, with a floor for VPA's memory.
+    #[must_use]
+    pub fn with_memory_floor(self, floor: Bytes) -> Self {
+        Self { vertical: self.vertical.with_floor(floor), ..self }
     }
 
     fn tolerating(name: &'static str, threshold: f64) -> Result<Self, Invalid> {

@@ -9,7 +9,7 @@ use meanfield_autoscalers::kpa::{self, TICK, activation};
 use meanfield_common::{
     invalid::{Invalid, within},
     observation::Observation,
-    resources::Scale,
+    resources::{Bytes, Scale},
 };
 
 use super::{
@@ -33,6 +33,12 @@ impl Kpa {
     pub fn new(concurrency: f64) -> Result<Self, Invalid> {
         let concurrency = within("kpa.concurrency", concurrency, 0.01, 1e6)?;
         Ok(Self { concurrency, kpa: None, vertical: Vertical::new(Controls::Memory)?, now: Duration::ZERO })
+    }
+
+    /// The same, with a floor for VPA's memory.
+    #[must_use]
+    pub fn with_memory_floor(self, floor: Bytes) -> Self {
+        Self { vertical: self.vertical.with_floor(floor), ..self }
     }
 
     fn replicas(&mut self, view: &View<'_>) -> Result<u32, Invalid> {

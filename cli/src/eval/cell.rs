@@ -45,12 +45,13 @@ pub fn run(setting: &Setting, contestant: &Contestant) -> anyhow::Result<Result>
         Ok((Nobody, policy))
     })?;
     let mut scores = Scores::new(contestant.kind.label());
-    for step in 0..HISTORY_STEPS + DAY_STEPS {
+    // A round reports the step before it.
+    for step in 0..=HISTORY_STEPS + DAY_STEPS {
         if step == HISTORY_STEPS && setting.events {
             fleet.cluster().lock().switch(Model::Events)?;
         }
         let steps = block_on(round(&mut fleet))?;
-        if step >= HISTORY_STEPS {
+        if step > HISTORY_STEPS {
             scores.add(0, &steps);
         }
     }

@@ -7,7 +7,10 @@ use meanfield_agent::{
     yardstick,
 };
 use meanfield_common::{invalid::Invalid, resources::Bytes};
-use meanfield_simulator::cluster::{Spec, TenantSpec};
+use meanfield_simulator::{
+    cluster::{Spec, TenantSpec},
+    workload::functions,
+};
 use serde::{Deserialize, Serialize};
 
 /// A kind of policy.
@@ -67,23 +70,29 @@ impl Kind {
     /// The setting that comes with it, and those that tuning tries; none where there is nothing to set.
     ///
     /// HPA on CPU: share of the request, 80 % being Kubernetes' own default. On concurrency and KPA: requests in flight
-    /// per pod, Knative's default being 100. On the rate: share of what a pod of the starting size can do at most.
+    /// per pod, Knative's default being 100. AIMD: below which share of the objective it shrinks. On the rate: share of what a pod of the starting size can do at most.
     pub fn settings(self) -> Option<(f64, &'static [f64])> {
         const SHARES: [f64; 10] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25];
-        const IN_FLIGHT: [f64; 10] = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 16.0];
+        const IN_FLIGHT: [f64; 10] = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 16.0, 100.0];
+        const SLACKS: [f64; 5] = [0.2, 0.3, 0.4, 0.55, 0.7];
         match self {
             Self::HpaCpu | Self::HpaVpaBothCpu => Some((0.8, &SHARES)),
             Self::HpaConcurrency => Some((16.0, &IN_FLIGHT)),
             Self::HpaRate => Some((0.5, &SHARES[..7])),
             Self::Kpa => Some((100.0, &IN_FLIGHT)),
+            Self::Aimd => Some((0.7, &SLACKS)),
             _ => None,
         }
     }
 
     /// All settings that tuning tries.
     pub fn grid(self) -> Vec<Setting> {
-        let targets = self.settings().map_or(&[] as &[f64], |(_, grid)| grid);
-        let roomy: &[bool] = if self == Self::Kpa { &[false] } else { &[false, true] };
+        let targets = match (self, self.settings()) {
+            (_, Some((_, grid))) => grid,
+            (Self::Vpa | Self::Ensure | Self::EnsureUtil, None) => &[0.0],
+            _ => &[],
+        };
+        let roomy: &[bool] = if self == Self::Aimd { &[false] } else { &[false, true] };
         targets.iter().flat_map(|&target| roomy.iter().map(move |&roomy| Setting { target, roomy })).collect()
     }
 
@@ -95,15 +104,15 @@ impl Kind {
         let rules = |rules: Rules| Box::new(rules.with_memory_floor(floor));
         Ok(match self {
             Self::Static => Box::new(Rules::still()?),
-            Self::Vpa => Box::new(Rules::vpa()?),
+            Self::Vpa => rules(Rules::vpa()?),
             Self::HpaCpu => rules(Rules::hpa_vpa(Follow::Cpu(setting))?),
             Self::HpaConcurrency => rules(Rules::hpa_vpa(Follow::Concurrency(setting))?),
             Self::HpaRate => rules(Rules::hpa_vpa(Follow::Rate(setting * pod_rate))?),
             Self::HpaVpaBothCpu => rules(Rules::fighting(setting)?),
-            Self::Kpa => Box::new(Kpa::new(setting)?),
-            Self::Aimd => Box::new(Aimd::default()),
-            Self::Ensure => Box::new(Ensure::new()?),
-            Self::EnsureUtil => Box::new(Ensure::frugal()?),
+            Self::Kpa => Box::new(Kpa::new(setting)?.with_memory_floor(floor)),
+            Self::Aimd => Box::new(Aimd::new(setting)?),
+            Self::Ensure => Box::new(Ensure::new()?.with_memory_floor(floor)),
+            Self::EnsureUtil => Box::new(Ensure::frugal()?.with_memory_floor(floor)),
             Self::Reactive => Box::new(Reactive::default()),
             Self::BestStatic => Box::new(Planned::new("best-static", vec![yardstick::best_static(tenant, cluster)])),
             Self::Clairvoyant => Box::new(Planned::new("clairvoyant", yardstick::clairvoyant(tenant, cluster))),
@@ -136,14 +145,17 @@ impl Contestant {
     }
 
     pub fn setting(&self, place: usize) -> Setting {
-        let none = Setting { target: 0.0, roomy: false };
-        self.settings.get(place % self.settings.len().max(1)).copied().unwrap_or(none)
+        // Places beyond those that were tuned run the same functions again, or have no setting of their own.
+        let again = place % functions().len();
+        let own = if self.settings.len() == 1 { self.settings.first() } else { self.settings.get(place) };
+        let usual = Setting { target: self.kind.settings().map_or(0.0, |(default, _)| default), roomy: false };
+        own.or_else(|| self.settings.get(again)).copied().unwrap_or(usual)
     }
 
     pub fn label(&self) -> String {
         match (self.kind.settings(), self.tuned) {
-            (None, _) => self.kind.label().to_owned(),
-            (Some(_), true) => format!("{}, tuned", self.kind.label()),
+            (_, true) => format!("{}, tuned", self.kind.label()),
+            (None, false) => self.kind.label().to_owned(),
             (Some((default, _)), false) => format!("{} ({default})", self.kind.label()),
         }
     }

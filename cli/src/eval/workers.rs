@@ -15,24 +15,27 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A folder of results, each with the settings that it belongs to.
+/// A folder of results, each with the settings that it belongs to and the program that it came from.
 pub struct Store {
     folder: PathBuf,
+    /// Another program may come to other results with the same settings.
+    program: String,
 }
 
 impl Store {
     pub fn new(folder: &Path) -> anyhow::Result<Self> {
         let folder = folder.join("cells");
         fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
-        Ok(Self { folder })
+        let program = std::env::current_exe().and_then(fs::read).context("cannot read the running program")?;
+        Ok(Self { folder, program: format!("{:016x}", fnv(&program)) })
     }
 
-    /// The result for a key, if there is one of this version.
+    /// The result for a key, if this program has come to one.
     fn get<V: DeserializeOwned>(&self, key: &str) -> Option<V> {
         let text = fs::read_to_string(self.path(key)).ok()?;
         let mut stored: serde_json::Value = serde_json::from_str(&text).ok()?;
-        // Another key may share the file's name, and another version may mean something else.
-        (stored["key"] == key && stored["version"] == env!("CARGO_PKG_VERSION"))
+        // Another key may share the file's name.
+        (stored["key"] == key && stored["program"] == self.program)
             .then(|| stored["value"].take())
             .and_then(|value| serde_json::from_value(value).ok())
     }
@@ -40,7 +43,7 @@ impl Store {
     fn put<V: Serialize>(&self, key: &str, value: &V) -> anyhow::Result<()> {
         let path = self.path(key);
         let text = serde_json::to_string(&serde_json::json!({
-            "version": env!("CARGO_PKG_VERSION"), "key": key, "value": value,
+            "program": self.program, "key": key, "value": value,
         }))?;
         // Whole or not at all, also when this is the moment at which somebody stops it.
         let unfinished = path.with_extension("unfinished");
@@ -50,12 +53,13 @@ impl Store {
     }
 
     fn path(&self, key: &str) -> PathBuf {
-        // FNV-1a: short, and the same on every machine.
-        let hash = key
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-        self.folder.join(format!("{hash:016x}.json"))
+        self.folder.join(format!("{:016x}.json", fnv(key.as_bytes())))
     }
+}
+
+/// FNV-1a: short, and the same on every machine.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Computes what is not there yet. Results come in the order of the jobs, whoever computed them.

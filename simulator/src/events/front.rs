@@ -20,6 +20,9 @@ use crate::{
     workload::Workload,
 };
 
+/// Requests that wait for a pod at most; beyond that it refuses them, as a listening socket does.
+const LONGEST_QUEUE: usize = 1 << 16;
+
 #[derive(Debug, Clone)]
 pub(super) struct Front {
     pub(super) workload: Arc<Workload>,
@@ -54,7 +57,8 @@ impl Front {
     /// same bytes on every platform and costs a few nanoseconds a number, little against the rest of a request.
     pub(super) fn new(workload: &Arc<Workload>, seed: u64, index: usize, at: f64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(index as u64);
+        // Arrival rates were drawn from the first streams of the same seed.
+        rng.set_stream(1 << 62 | index as u64);
         Self {
             demand: Demand::new(workload),
             workload: Arc::clone(workload),
@@ -221,8 +225,12 @@ impl Front {
         server.pass(at);
         if server.in_slots() < self.workload.slots as usize {
             self.start(pod, request, at, hosts);
-        } else {
+        } else if server.waiting.len() < LONGEST_QUEUE {
             server.waiting.push_back(request);
+        } else {
+            self.load[pod] -= 1;
+            self.failed.push(request);
+            self.give_up(at);
         }
         self.next[pod] = self.pods[pod].next(self.workload.timeout);
     }

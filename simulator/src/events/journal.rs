@@ -40,8 +40,8 @@ pub struct Totals {
 /// A step's requests: every latency, every waiting time, and their exact sums.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    /// From arrival to answer or failure, in units of [`UNIT`] seconds, to three digits. A failed request counts with
-    /// its age, at most the time-out.
+    /// From arrival to answer or failure, in units of [`UNIT`] seconds, to three digits. A failed request counts as
+    /// the time-out.
     pub latencies: Histogram<u64>,
     /// From being sent to being given a slot, in the same units.
     pub waits: Histogram<u64>,

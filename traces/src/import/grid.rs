@@ -88,7 +88,7 @@ impl Samples {
         }
         let scale = if per_second { interval } else { 1.0 };
         let kind = if fill == Fill::Zero { Mended::GapsAsZero } else { Mended::GapsOnLine };
-        let mut counts: Vec<f64> = Vec::new();
+        let (mut counts, mut last): (Vec<f64>, usize) = (Vec::new(), 0);
         for (time, value, line) in self.rows {
             let place = (time - start) / interval;
             if (place - place.round()).abs() > TOLERANCE {
@@ -102,6 +102,7 @@ impl Samples {
             if place < counts.len() {
                 return Err((line, format!("two rows within {interval} s")));
             }
+            last = place + 1;
             let Some(value) = value else { continue };
             let value = value * scale;
             let gap = place - counts.len();
@@ -117,6 +118,9 @@ impl Samples {
         }
         if counts.is_empty() {
             return Err((line, "the series has no number".to_owned()));
+        }
+        if last > counts.len() {
+            notes.add(Mended::TrailingGaps, (last - counts.len()) as u64, line);
         }
         let dated = self.dated.then_some(start);
         Trace::new(self.name, dated, interval, counts).map_err(|invalid| (line, invalid.to_string()))
