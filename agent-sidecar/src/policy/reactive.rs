@@ -1,7 +1,9 @@
 //! The reactive queue model: measures what a request costs, and sizes for the recent peak.
 //!
 //! It is told nothing about the workload. CPU per request and time outside the CPU are estimated while it runs; a
-//! queueing formula then says how hot a replica may run within its objective. No training, no forecast.
+//! queueing formula then says how hot a replica may run within its objective. What the formula does not know of, such as
+//! few slots, shows in objectives missed at a load that should have been fine: replicas then stay cooler for some
+//! minutes. No training, no forecast.
 
 use std::collections::VecDeque;
 
@@ -29,6 +31,11 @@ const PLANNED: f64 = 0.9;
 const LUCK: f64 = 2.0;
 /// Variation of service times that is assumed, since percentiles alone do not show it.
 const VARIATION: f64 = 0.6;
+/// After a miss replicas run at most at this part of the utilisation of the miss; the caution is halved in a
+/// quarter of an hour.
+const CAREFUL: f64 = 0.85;
+const FORGET: f64 = 1.01;
+const MOST_CAUTION: f64 = 0.9;
 /// Utilisation that is never planned above, nor below.
 const HOTTEST: f64 = 0.9;
 const COOLEST: f64 = 0.05;
@@ -44,6 +51,8 @@ pub struct Reactive {
     cpu: Option<f64>,
     /// Seconds of a request outside the CPU.
     rest: f64,
+    /// How much of [`HOTTEST`] is left after what was missed lately.
+    caution: f64,
     demand: VecDeque<f64>,
     memory: VecDeque<u64>,
 }
@@ -81,7 +90,7 @@ impl Reactive {
             latency.percentiles()[which] * stray <= PLANNED * milliseconds / 1000.0
         };
         // Percentiles fall with replicas: the answer is found by halving.
-        let (mut low, mut high) = (at(HOTTEST).max(1), at(COOLEST).max(1));
+        let (mut low, mut high) = (at(HOTTEST * (1.0 - self.caution)).max(1), at(COOLEST).max(1));
         while low < high {
             let middle = low + (high - low) / 2;
             if fits(middle) { high = middle } else { low = middle + 1 }
@@ -97,6 +106,17 @@ impl Reactive {
             seconds: self.cpu.unwrap_or(0.0) / cores.min(1.0),
             variation: VARIATION,
             elsewhere: self.rest,
+        }
+    }
+
+    /// Becomes careful when the objective is missed at a load that was planned, and forgets that slowly.
+    fn learn_caution(&mut self, view: &View<'_>) {
+        let seen = view.seen;
+        self.caution /= FORGET;
+        let settled = seen.ready == seen.scale.replicas && seen.oom_kills == 0;
+        if settled && view.target.slo.violated(seen) {
+            let utilisation = seen.cpu_utilisation() / HOTTEST;
+            self.caution = self.caution.max(1.0 - CAREFUL * utilisation.min(1.0 - self.caution)).min(MOST_CAUTION);
         }
     }
 
@@ -129,6 +149,7 @@ impl Policy for Reactive {
         let seen = view.seen;
         let cpu = seen.scale.limit.cpu;
         self.learn_rest(seen);
+        self.learn_caution(view);
         let replicas = self
             .peak_demand(seen)
             .map_or(seen.scale.replicas, |demand| self.replicas(&view.target.slo, cpu.cores(), demand, seen.seconds));

@@ -85,7 +85,7 @@ fn moving_back_and_illegal_picks_cost_in_the_next_step() {
 #[test]
 fn what_the_guard_cuts_is_reported_and_not_carried_out() {
     // The wish, what is made of it, and why.
-    let script = [(2, 2, None), (9, 4, Some(Clip::Rate)), (8, 8, None), (40, 16, Some(Clip::Bounds))];
+    let script = [(2, 2, None), (9, 6, Some(Clip::Rate)), (8, 8, None), (40, 16, Some(Clip::Bounds))];
     let mut wishes = script.into_iter();
     let policy = Wishes::new(&Log::default(), move |view| {
         let (replicas, ..) = wishes.next().unwrap();
