@@ -281,7 +281,7 @@ fn pods_on_one_node_are_together_mmk() {
     for (tenants, cores, load) in [(2_u32, 1_u32, 0.8), (4, 1, 0.5), (8, 1, 0.9), (2, 4, 0.8), (8, 4, 0.9)] {
         let rate = load * f64::from(cores) / SERVICE / f64::from(tenants);
         let (mut latency, mut answered) = (0.0, 0);
-        for seed in 0..4 {
+        for seed in 0..16 {
             let rules = Spec { sharing: Sharing::Weights, ..spec(seed, SECONDS, f64::from(cores)) };
             let mut cluster = Cluster::new(rules).unwrap();
             let workload = workload(Distribution::Exponential, 1000);
