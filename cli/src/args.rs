@@ -217,20 +217,21 @@ pub struct EvalArgs {
     /// Fewer seeds, traces and cases.
     #[arg(long, env = "MEANFIELD_QUICK", value_parser = BoolishValueParser::new())]
     pub quick: bool,
-    /// Seeds of each trace [default: 5, or 2 with --quick].
+    /// Seeds of each trace (baselines only) [default: 5, or 2 with --quick].
     #[arg(long, env = "MEANFIELD_SEEDS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
-    /// Shapes of the load [default: diurnal, azure-functions, worldcup, bursty, steady; the first two with --quick].
+    /// Shapes of the load (baselines only): azure-functions, worldcup, llm, steady, diurnal or bursty [default: all but
+    /// llm; diurnal and azure-functions with --quick].
     #[arg(long, env = "MEANFIELD_TRACES", value_delimiter = ',', value_name = "NAME,...")]
     pub traces: Vec<meanfield_traces::synth::Preset>,
-    /// How the days that count are simulated.
-    #[arg(long, env = "MEANFIELD_MODEL", value_enum, default_value_t = ModelName::Events)]
+    /// How the days that count are simulated (baselines only).
+    #[arg(long, env = "MEANFIELD_EVAL_MODEL", value_enum, default_value_t = ModelName::Events)]
     pub model: ModelName,
     /// Threads [default: as many as the machine has].
     #[arg(long, env = "MEANFIELD_THREADS", value_name = "COUNT")]
     pub threads: Option<NonZero<usize>>,
     /// Where the report goes; results that are there already are not computed again.
-    #[arg(long, env = "MEANFIELD_REPORT", default_value = "report/eval", value_name = "DIR")]
+    #[arg(long, env = "MEANFIELD_EVAL_REPORT", default_value = "report/eval", value_name = "DIR")]
     pub report: PathBuf,
 }
 

@@ -78,22 +78,28 @@ pub fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-/// A scatter of labelled points on a logarithmic vertical axis, since misses span orders of magnitude.
+/// A scatter of numbered points, named beside it, on a logarithmic vertical axis, since misses span orders of magnitude.
 pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> anyhow::Result<String> {
+    // What never happens has no logarithm.
     const LEAST: f64 = 0.01;
     let mut svg = String::new();
-    let inside = |value: f64| value.clamp(LEAST, 100.0);
-    let right = points.iter().map(|(_, x, _)| *x).fold(1.0, f64::max) * 1.3;
+    let points: Vec<_> = points.iter().map(|(label, x, y)| (label, *x, y.max(LEAST))).collect();
+    let ends = |value: fn(&(&String, f64, f64)) -> f64| {
+        let all = || points.iter().map(value);
+        (all().fold(f64::INFINITY, f64::min), all().fold(LEAST, f64::max))
+    };
+    let ((left, right), (low, high)) = (ends(|point| point.1), ends(|point| point.2));
     {
-        let root = SVGBackend::with_string(&mut svg, (900, 560)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (960, 560)).into_drawing_area();
         let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {title:?}: {error}");
         root.fill(&WHITE).map_err(|error| fail(&error))?;
-        let mut chart = ChartBuilder::on(&root)
+        let (plot, names) = root.split_horizontally(690);
+        let mut chart = ChartBuilder::on(&plot)
             .caption(title, ("sans-serif", 20))
             .margin(12)
             .x_label_area_size(44)
             .y_label_area_size(64)
-            .build_cartesian_2d(0.0..right, (LEAST..100.0).log_scale())
+            .build_cartesian_2d(0.9 * left..1.05 * right, (low / 1.5..1.5 * high).log_scale())
             .map_err(|error| fail(&error))?;
         chart
             .configure_mesh()
@@ -105,15 +111,16 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> 
             .bold_line_style(RGBColor(228, 231, 235))
             .draw()
             .map_err(|error| fail(&error))?;
-        let dots = points
-            .iter()
-            .enumerate()
-            .map(|(index, (_, x, y))| Circle::new((*x, inside(*y)), 5, COLOURS[index % COLOURS.len()].filled()));
-        chart.draw_series(dots).map_err(|error| fail(&error))?;
-        let labels = points.iter().map(|(label, x, y)| {
-            EmptyElement::at((*x, inside(*y))) + Text::new(label.clone(), (8, -6), ("sans-serif", 12).into_font())
-        });
-        chart.draw_series(labels).map_err(|error| fail(&error))?;
+        for (index, (label, x, y)) in points.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let number = Text::new((index + 1).to_string(), (6, -5), ("sans-serif", 12).into_font());
+            let point = EmptyElement::at((*x, *y)) + Circle::new((0, 0), 4, colour.filled()) + number;
+            chart.draw_series(std::iter::once(point)).map_err(|error| fail(&error))?;
+            let row = 44 + 20 * i32::try_from(index).unwrap_or(0);
+            let name = Text::new(format!("{} {label}", index + 1), (14, row - 7), ("sans-serif", 13).into_font());
+            names.draw(&Circle::new((4, row), 4, colour.filled())).map_err(|error| fail(&error))?;
+            names.draw(&name).map_err(|error| fail(&error))?;
+        }
         root.present().map_err(|error| fail(&error))?;
     }
     Ok(svg)

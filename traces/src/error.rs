@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be opened, read or unpacked.
-    #[error("{file}: {source}")]
+    #[error("{file} cannot be read")]
     Io {
         /// The file.
         file: String,

@@ -10,6 +10,9 @@
 //! | time earlier than the one before | refused | sorted, noted |
 //! | the same time twice in a series | refused | kept: two arrivals |
 //! | time off the grid of the interval | refused | – |
+//! | counts at an interval finer than their rows, or rows with two distances equally often | refused | – |
+//! | numbers missing at the end | left out, said | – |
+//! | seconds that do not begin at zero | moved there, said | – |
 //! | missing intervals, or NaN in Prometheus | filled, noted: zero in logs (World Cup), else a straight line | – |
 //! | a name that appears twice | numbered, noted | merged: one function |
 //! | arrival before the trace begins | – | left out, noted |

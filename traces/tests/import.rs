@@ -159,9 +159,9 @@ fn what_is_too_much_is_refused_by_the_name_of_its_limit() {
         let line = read_from("x", PLAIN.as_bytes(), &options).unwrap_err().to_string();
         assert!(line.contains(reason), "{line}");
     }
-    // Two rows a long time apart do not fill the memory with what lies between.
+    // Rows a long time apart do not fill the memory with what lies between.
     let options = Options { interval: Some(1.0), ..Options::default() };
-    let apart = "time,requests\n0,1\n900000000,1\n";
+    let apart = "time,requests\n0,1\n1,1\n2,1\n900000000,1\n";
     assert!(read_from("x", apart.as_bytes(), &options).unwrap_err().to_string().contains("intervals"));
 }
 
@@ -209,4 +209,17 @@ fn what_is_written_is_read_again() {
     let again = read_from("again", &csv[..], &Options::default()).unwrap().traces;
     let rounded = Trace { start: Some(1_700_158_623.98), ..llm[0].clone() };
     assert_eq!(again, [rounded], "times are kept to the millisecond");
+}
+
+#[test]
+fn counts_are_not_invented_between_their_rows() {
+    let rows = "time,requests\n0,100\n60,100\n120,100\n180,100\n";
+    let finer = Options { interval: Some(15.0), ..Options::default() };
+    let error = read_from("c.csv", rows.as_bytes(), &finer).unwrap_err().to_string();
+    assert!(error.contains("60 s apart"), "{error}");
+    let rates = Options { values: Some(Values::Rates), ..finer };
+    assert!(read_from("c.csv", rows.as_bytes(), &rates).is_ok(), "a rate holds for every part of its minute");
+    let uneven = "time,requests\n0,100\n60,100\n75,100\n";
+    let error = read_from("d.csv", uneven.as_bytes(), &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("15 s and 60 s"), "{error}");
 }

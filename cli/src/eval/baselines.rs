@@ -29,7 +29,15 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         (5, vec![Preset::Diurnal, Preset::AzureFunctions, Preset::Worldcup, Preset::Bursty, Preset::Steady], 2)
     };
     let seeds = args.seeds.unwrap_or(seeds);
-    let traces = if args.traces.is_empty() { traces } else { args.traces.clone() };
+    let mut traces = if args.traces.is_empty() { traces } else { args.traces.clone() };
+    // Twice the same days would look like more of them.
+    let mut seen = Vec::new();
+    traces.retain(|trace| {
+        !seen.contains(trace) && {
+            seen.push(*trace);
+            true
+        }
+    });
     let store = Store::new(&args.report)?;
 
     let mut jobs = Vec::new();

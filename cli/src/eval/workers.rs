@@ -97,8 +97,14 @@ where
                     value
                 }
             };
-            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, value));
+            let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            results.push((index, value));
             bar.inc(1);
+            // Ten lines in all where no bar can be drawn.
+            let (done, all) = (results.len(), jobs.len());
+            if bar.is_hidden() && done * 10 / all != (done - 1) * 10 / all {
+                eprintln!("{name:>10} {done:>4}/{all}");
+            }
         }
     };
     thread::scope(|scope| {

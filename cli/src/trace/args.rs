@@ -174,7 +174,7 @@ pub struct PlotArgs {
     #[command(flatten)]
     pub read: ReadArgs,
     /// Draw so many series, those with the most requests.
-    #[arg(long, env = "MEANFIELD_TRACE_SERIES", default_value_t = 1, value_name = "COUNT",
+    #[arg(long, env = "MEANFIELD_TRACE_PLOT_SERIES", default_value_t = 1, value_name = "COUNT",
           value_parser = clap::value_parser!(u64).range(1..=3))]
     pub series: u64,
     /// Where the drawing goes (SVG).

@@ -53,20 +53,16 @@ impl Samples {
         Ok(())
     }
 
-    /// The most frequent distance between samples, the shorter of two.
-    fn distance(&self) -> Option<f64> {
+    /// The most frequent distance between samples, and another one that is as frequent.
+    fn distance(&self) -> Option<(f64, Option<f64>)> {
         let mut distances: Vec<_> =
             self.rows.windows(2).map(|pair| ((pair[1].0 - pair[0].0) * 1000.0).round() as u64).collect();
         distances.sort_unstable();
-        let groups = distances.chunk_by(|a, b| a == b);
-        let (most, _) =
-            groups.fold(
-                (None, 0),
-                |best, group| {
-                    if group.len() > best.1 { (group.first().copied(), group.len()) } else { best }
-                },
-            );
-        most.map(|milliseconds| milliseconds.max(1) as f64 / 1000.0)
+        let groups: Vec<_> = distances.chunk_by(|a, b| a == b).collect();
+        let most = groups.iter().map(|group| group.len()).max()?;
+        let mut frequent = groups.iter().filter(|group| group.len() == most).filter_map(|group| group.first());
+        let mut next = || frequent.next().map(|milliseconds| (*milliseconds).max(1) as f64 / 1000.0);
+        Some((next()?, next()))
     }
 
     /// The series, in intervals of so many seconds or of the most frequent distance.
@@ -79,10 +75,21 @@ impl Samples {
         notes: &mut Notes,
     ) -> Result<Trace, Refusal> {
         let Some(&(start, _, line)) = self.rows.first() else { return Err((1, "the series has no row".to_owned())) };
-        let interval = interval.or_else(|| self.distance()).unwrap_or_else(|| {
-            notes.add(Mended::Alone, 1, line);
-            60.0
-        });
+        let interval = match (interval, self.distance()) {
+            // A count of a minute is not that of each of its quarters; a rate is.
+            (Some(interval), Some((usual, _))) if !per_second && interval < usual - TOLERANCE => {
+                return Err((line, format!("the rows are {usual} s apart: {interval} s would invent requests")));
+            }
+            (Some(interval), _) => interval,
+            (None, Some((one, Some(other)))) if !per_second => {
+                return Err((line, format!("rows are {one} s and {other} s apart equally often: name the interval")));
+            }
+            (None, Some((usual, _))) => usual,
+            (None, None) => {
+                notes.add(Mended::Alone, 1, line);
+                60.0
+            }
+        };
         if !self.dated && start > 0.0 {
             notes.add(Mended::Offset, 1, line);
         }
