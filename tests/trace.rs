@@ -38,13 +38,13 @@ fn a_malformed_file_is_refused_with_its_place_and_a_mended_one_is_said() {
     assert_eq!((process.wait().code(), process.output().as_str()), (Some(1), ""));
     assert_eq!(process.log(), format!("meanfield: {path}:3:2: \"many\" is not a number\n"));
 
-    fs::write(&path, "time,requests\n0,1\n60,1\n180,4\n").unwrap();
+    fs::write(&path, "time,requests\n0,1\n60,1\n120,1\n240,4\n").unwrap();
     let mut process = Process::start(&["trace", "import", &path]);
     assert_eq!(process.wait().code(), Some(0));
-    let note = format!("meanfield: {path}: 1 missing intervals filled on a straight line, first at line 4\n");
+    let note = format!("meanfield: {path}: 1 missing intervals filled on a straight line, first at line 5\n");
     assert_eq!(process.log(), note);
     assert_eq!(
         process.output(),
-        "series,time,requests\nrequests,0,1\nrequests,60,1\nrequests,120,2.5\nrequests,180,4\n"
+        "series,time,requests\nrequests,0,1\nrequests,60,1\nrequests,120,1\nrequests,180,2.5\nrequests,240,4\n"
     );
 }
