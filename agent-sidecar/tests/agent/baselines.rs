@@ -50,9 +50,9 @@ fn run<P: Policy>(place: usize, policy: P, slo: Option<Slo>, times: impl Fn(usiz
     (0..STEPS).map(step).collect()
 }
 
-/// Comes to rest within its objective; for those whose slots are few enough to limit it, see `holds`.
-fn settles<P: Policy>(policy: fn() -> P) {
-    for (place, function) in functions().iter().enumerate().filter(|(_, function)| function.slots > 8) {
+/// Comes to rest within its objective, for functions with at least so many slots.
+fn settles<P: Policy>(policy: fn() -> P, slots: u32) {
+    for (place, function) in functions().iter().enumerate().filter(|(_, function)| function.slots >= slots) {
         let reports = run(place, policy(), None, |_| 1.0);
         for (step, report) in reports.iter().enumerate().skip(STEPS / 2) {
             assert_eq!(report.action, Action::HOLD, "{} step {step}", function.name);
@@ -64,24 +64,24 @@ fn settles<P: Policy>(policy: fn() -> P) {
 
 #[test]
 fn under_a_steady_load_hpa_and_vpa_settle_and_hold_the_objective() {
-    settles(hpa);
+    settles(hpa, 1);
 }
 
-/// Holds the objective in the end, though it may go on moving.
-fn holds<P: Policy>(policy: fn() -> P) {
+/// Holds the objective in the end, but for so many steps, though it may go on moving.
+fn holds<P: Policy>(policy: fn() -> P, most: usize) {
     for (place, function) in functions().iter().enumerate() {
         let reports = run(place, policy(), None, |_| 1.0);
         let missed = reports.iter().skip(STEPS / 2).filter(|report| report.violated).count();
-        assert!(missed <= 4, "{}: {missed} of {}", function.name, STEPS / 2);
+        assert!(missed <= most, "{}: {missed} of {}", function.name, STEPS / 2);
     }
 }
 
 #[test]
 fn under_a_steady_load_other_rules_hold_the_objective() {
-    holds(|| Rules::hpa_vpa(Follow::Concurrency(1.5)).unwrap());
+    holds(|| Rules::hpa_vpa(Follow::Concurrency(1.5)).unwrap(), 2);
     // At a target of two it swings: a pod more, and the requests in flight fall by more than their share.
-    holds(|| Kpa::new(1.0).unwrap());
-    holds(|| Ensure::new().unwrap());
+    holds(|| Kpa::new(1.0).unwrap(), 2);
+    holds(|| Ensure::new().unwrap(), 2);
 }
 
 #[test]
@@ -110,8 +110,9 @@ fn hpa_and_vpa_on_the_same_resource_chase_each_other() {
 
 #[test]
 fn under_a_steady_load_the_reactive_policy_settles_and_holds_the_objective() {
-    settles(Reactive::default);
-    holds(Reactive::default);
+    // Few slots limit a pod in a way that its formula does not know: there it misses now and then.
+    settles(Reactive::default, 9);
+    holds(Reactive::default, 4);
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn the_reactive_policy_is_back_within_its_objective_soon_after_the_load_tripled(
         let reports = run(place, Reactive::default(), None, |step| if step < 30 { 1.0 } else { 3.0 });
         let missed: Vec<_> = (30..STEPS).filter(|step| reports[*step].violated).collect();
         // What limits it, few slots for example, is found again each time the caution has worn off.
-        let late = missed.iter().filter(|step| **step >= 40).count();
+        let late = missed.iter().filter(|step| **step >= 38).count();
         assert!(late <= if function.slots > 8 { 0 } else { 4 }, "{}: {missed:?}", function.name);
         assert!(reports[STEPS - 1].seen.scale.replicas > reports[29].seen.scale.replicas, "{}", function.name);
     }
