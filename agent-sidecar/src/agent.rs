@@ -5,6 +5,7 @@ use meanfield_common::{
     identity::PoolName,
     mean_field::AuxiliaryState,
     observation::Observation,
+    resources::MilliCores,
     reward::{Penalties, Reward, Shape},
     state::LocalState,
     wire::Directives,
@@ -36,6 +37,8 @@ struct Memory {
     /// What was done in the step before, and what that costs whatever comes of it.
     action: Action,
     penalties: Penalties,
+    /// The CPU request that was asked for, if apart from the limit.
+    request: Option<MilliCores>,
     rate: Option<f64>,
     /// g and directives as last heard; kept while the coordinator is away.
     auxiliary: AuxiliaryState,
@@ -104,8 +107,11 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         let action = if paused {
             Action::HOLD
         } else {
-            if verdict.scale != seen.scale {
-                self.environment.actuate(verdict.scale).await?;
+            // A request never exceeds its limit, also where the guard has cut that.
+            let request = decision.request.map(|cpu| cpu.clamp(MilliCores(1), verdict.scale.limit.cpu));
+            if verdict.scale != seen.scale || request != self.memory.request {
+                self.environment.actuate(verdict.scale, request).await?;
+                self.memory.request = request;
             }
             Action::between(&seen.scale, &verdict.scale)
         };

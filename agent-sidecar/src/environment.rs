@@ -6,7 +6,7 @@ use meanfield_common::{
     identity::{AgentName, Category},
     invalid::Invalid,
     observation::Observation,
-    resources::{Bounds, Scale},
+    resources::{Bounds, MilliCores, Scale},
     slo::Slo,
 };
 use meanfield_simulator::{
@@ -44,8 +44,9 @@ pub trait Environment: Send {
     /// What was measured since the last call.
     fn observe(&mut self) -> impl Future<Output = Result<Observation, Error>> + Send;
 
-    /// Brings the workload to a scale, or starts to.
-    fn actuate(&mut self, scale: Scale) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Brings the workload to a scale, or starts to; `request` is the CPU request of each replica where it shall not
+    /// follow from the limit.
+    fn actuate(&mut self, scale: Scale, request: Option<MilliCores>) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 /// A cluster that several agents share; whoever runs the agents advances it.
@@ -78,8 +79,10 @@ impl Environment for Tenant {
         self.cluster.lock().observe(self.id).ok_or_else(|| Error::Gone(self.name.clone()))
     }
 
-    async fn actuate(&mut self, scale: Scale) -> Result<(), Error> {
-        Ok(self.cluster.lock().set_scale(self.id, scale)?)
+    async fn actuate(&mut self, scale: Scale, request: Option<MilliCores>) -> Result<(), Error> {
+        let mut cluster = self.cluster.lock();
+        cluster.set_scale(self.id, scale)?;
+        Ok(cluster.set_request(self.id, request)?)
     }
 }
 
@@ -110,7 +113,8 @@ impl Environment for Alone {
         self.cluster.observe(self.id).ok_or_else(|| Error::Gone(self.name.clone()))
     }
 
-    async fn actuate(&mut self, scale: Scale) -> Result<(), Error> {
-        Ok(self.cluster.set_scale(self.id, scale)?)
+    async fn actuate(&mut self, scale: Scale, request: Option<MilliCores>) -> Result<(), Error> {
+        self.cluster.set_scale(self.id, scale)?;
+        Ok(self.cluster.set_request(self.id, request)?)
     }
 }

@@ -1,7 +1,11 @@
 //! Who decides. Policies are interchangeable everywhere: acting, as a fallback, as a baseline.
 
 use meanfield_common::{
-    action::Action, mean_field::AuxiliaryState, observation::Observation, resources::Scale, state::LocalState,
+    action::Action,
+    mean_field::AuxiliaryState,
+    observation::Observation,
+    resources::{MilliCores, Scale},
+    state::LocalState,
 };
 
 use crate::environment::Target;
@@ -41,6 +45,8 @@ pub struct View<'a> {
 pub struct Decision {
     /// The scale that it wishes for.
     pub scale: Scale,
+    /// The CPU request of each replica, apart from its limit; none lets it follow from the limit.
+    pub request: Option<MilliCores>,
     /// Whether it picked an action that the bounds forbid, which is then not carried out.
     pub illegal: bool,
 }
@@ -49,7 +55,7 @@ impl Decision {
     /// A wish for a scale.
     #[must_use]
     pub fn wish(scale: Scale) -> Self {
-        Self { scale, illegal: false }
+        Self { scale, request: None, illegal: false }
     }
 }
 

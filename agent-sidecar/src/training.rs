@@ -54,18 +54,19 @@ struct Tally {
 }
 
 impl<L: Link> Trainer<L> {
-    /// A trainer for clusters of so many tenants, each cluster with a pool of its own; `link` gives an agent its way to
-    /// the coordinator.
+    /// A trainer for clusters of a kind, each with a pool of its own; `link` gives an agent its way to the coordinator.
+    /// Arrivals are drawn for as many steps as an episode has.
     pub fn new(
         config: Config,
-        tenants: usize,
+        scenario: &Scenario,
         seed: u64,
         pools: &[PoolName],
         mut link: impl FnMut(usize) -> L,
     ) -> Result<Self, Error> {
         config.validate()?;
         ppo::check(&config)?;
-        let scenario = Scenario::new(tenants, config.horizon + 1)?;
+        let scenario = scenario.clone().with_steps(config.horizon + 1)?;
+        let tenants = scenario.tenants();
         let count = if config.shared_network { 1 } else { tenants };
         let learners = (0..count).map(|index| Learner::new(config.clone(), mix(seed, NETWORKS + index as u64)));
         let learners = learners.collect::<Result<Vec<_>, _>>()?;

@@ -23,7 +23,7 @@ use meanfield_agent::{
 use meanfield_common::identity::PoolName;
 use meanfield_coordinator::{Clock, Coordinator, Options, serve};
 use meanfield_learner::{ActorCritic, Config};
-use meanfield_simulator::cluster::TenantSpec;
+use meanfield_simulator::{cluster::TenantSpec, scenario::Scenario};
 use meanfield_traces::synth;
 use tokio::net::TcpListener;
 
@@ -118,8 +118,9 @@ fn train(
     seed: u64,
     daemon: &Daemon,
 ) -> anyhow::Result<(Vec<Progress>, Vec<Arc<ActorCritic>>)> {
-    let mut trainer =
-        Trainer::new(config.clone(), agents, seed, &daemon.training, |_| InProcess(daemon.coordinator.clone()))?;
+    let mut trainer = Trainer::new(config.clone(), &Scenario::new(agents, 1)?, seed, &daemon.training, |_| {
+        InProcess(daemon.coordinator.clone())
+    })?;
     let bar = Bar::new("training", episodes);
     let mut curve = Vec::new();
     for episode in 0..episodes {

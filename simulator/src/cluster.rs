@@ -9,7 +9,7 @@ use std::sync::Arc;
 use meanfield_common::{
     invalid::Invalid,
     observation::Observation,
-    resources::{Bounds, Resources, Scale},
+    resources::{Bounds, MilliCores, Resources, Scale},
     slo::Slo,
 };
 
@@ -329,6 +329,18 @@ impl Cluster {
         Ok(())
     }
 
+    /// Asks for a CPU request of each pod apart from its limit, which it never exceeds; none lets it follow from the
+    /// limit again. Carried out in the next step as far as the nodes allow.
+    pub fn set_request(&mut self, id: TenantId, request: Option<MilliCores>) -> Result<(), Invalid> {
+        let tenant = self.tenants.get_mut(id.0).and_then(Option::as_mut);
+        let tenant = tenant.ok_or_else(|| Invalid::new("tenant", id.0, "a tenant of this cluster"))?;
+        if request == Some(MilliCores(0)) {
+            return Err(Invalid::new("request.cpu", 0, "at least 1m"));
+        }
+        tenant.request = request;
+        Ok(())
+    }
+
     /// What could be measured of a tenant in the last step; `None` once it has left.
     #[must_use]
     pub fn observe(&self, id: TenantId) -> Option<Observation> {
@@ -358,7 +370,7 @@ impl Cluster {
     }
 
     fn request(&self, limit: Resources) -> Resources {
-        request(limit, self.spec.overcommit)
+        request(limit, None, self.spec.overcommit)
     }
 
     /// Computes steps in another way from now on. Pods stay as they are; requests that wait are forgotten.

@@ -67,16 +67,22 @@ impl Scenario {
         if !(1..=MOST_TENANTS).contains(&tenants) {
             return Err(Invalid::new("agents", tenants, format!("within [1, {MOST_TENANTS}]")));
         }
-        if steps == 0 {
-            return Err(Invalid::new("steps", steps, "at least 1"));
-        }
-        Ok(Self { workloads: workloads.to_vec(), tenants, steps, load: Preset::Diurnal, model: Model::Fluid })
+        Self { workloads: workloads.to_vec(), tenants, steps, load: Preset::Diurnal, model: Model::Fluid }
+            .with_steps(steps)
     }
 
     /// The same under another shape of load.
     #[must_use]
     pub fn with_load(self, load: Preset) -> Self {
         Self { load, ..self }
+    }
+
+    /// The same with arrivals for so many steps.
+    pub fn with_steps(self, steps: usize) -> Result<Self, Invalid> {
+        if steps == 0 {
+            return Err(Invalid::new("steps", steps, "at least 1"));
+        }
+        Ok(Self { steps, ..self })
     }
 
     /// The same, computed in another way.

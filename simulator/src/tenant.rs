@@ -46,9 +46,11 @@ pub(crate) struct Pod {
 pub(crate) struct Tenant {
     pub(crate) spec: TenantSpec,
     pub(crate) scale: Scale,
+    /// The CPU request of each pod; none follows from the limit.
+    pub(crate) request: Option<MilliCores>,
     pub(crate) pods: Vec<Pod>,
-    /// The scale at which every pod is placed, sized and meant to stay, so that there is nothing to reconcile.
-    settled: Option<Scale>,
+    /// What was asked for when every pod was placed, sized and meant to stay, so that there is nothing to reconcile.
+    settled: Option<(Scale, Option<MilliCores>)>,
     started: u64,
     pub(crate) backlog: f64,
     /// Requests per second that other tenants make.
@@ -102,6 +104,7 @@ impl Tenant {
     pub(crate) fn new(spec: TenantSpec) -> Self {
         Self {
             scale: spec.scale,
+            request: None,
             pods: Vec::new(),
             settled: None,
             started: 0,
@@ -130,7 +133,7 @@ impl Tenant {
 
     /// Removes pods that have finished, stops surplus ones (waiting ones first) and lowers limits where asked for.
     pub(crate) fn shrink(&mut self, ledgers: &mut [Ledger], spec: &Spec) {
-        if self.settled == Some(self.scale) {
+        if self.settled == Some((self.scale, self.request)) {
             return;
         }
         self.pods.retain(|pod| {
@@ -157,26 +160,29 @@ impl Tenant {
                 !gone
             });
         }
-        let wanted = self.scale.limit;
+        let (wanted, asked) = (self.scale.limit, self.request);
         for pod in self.pods.iter_mut().filter(|pod| pod.stays()) {
             let in_use = (pod.fullness * pod.limit.memory.0 as f64) as u64;
             let memory = if wanted.memory.0 < in_use { pod.limit.memory } else { wanted.memory.min(pod.limit.memory) };
-            pod.resize(ledgers, spec, Resources { cpu: wanted.cpu.min(pod.limit.cpu), memory });
+            let limit = Resources { cpu: wanted.cpu.min(pod.limit.cpu), memory };
+            // Only downwards here, so that others find the room: what grows comes afterwards.
+            let less = request(limit, asked, spec.overcommit).cpu.min(pod.request.cpu);
+            pod.resize(ledgers, spec, limit, Some(less));
         }
     }
 
     /// Raises limits in place, then starts missing pods, where the nodes have room.
     pub(crate) fn grow(&mut self, ledgers: &mut [Ledger], spec: &Spec) {
-        if self.settled == Some(self.scale) {
+        if self.settled == Some((self.scale, self.request)) {
             return;
         }
-        let wanted = self.scale.limit;
-        let reserved = request(wanted, spec.overcommit);
+        let (wanted, asked) = (self.scale.limit, self.request);
+        let reserved = request(wanted, asked, spec.overcommit);
         for pod in self.pods.iter_mut().filter(|pod| pod.stays()) {
             let cpu = Resources { cpu: wanted.cpu.max(pod.limit.cpu), memory: pod.limit.memory };
-            pod.resize(ledgers, spec, cpu);
+            pod.resize(ledgers, spec, cpu, asked);
             let memory = Resources { cpu: pod.limit.cpu, memory: wanted.memory.max(pod.limit.memory) };
-            pod.resize(ledgers, spec, memory);
+            pod.resize(ledgers, spec, memory, asked);
         }
         let staying = self.pods.iter().filter(|pod| pod.stays()).count();
         for _ in staying..self.scale.replicas as usize {
@@ -203,8 +209,8 @@ impl Tenant {
             pod.request = reserved;
             pod.node = place(ledgers, reserved);
         }
-        let settled = |pod: &Pod| pod.stays() && pod.node.is_some() && pod.limit == wanted;
-        self.settled = self.pods.iter().all(settled).then_some(self.scale);
+        let settled = |pod: &Pod| pod.stays() && pod.node.is_some() && pod.limit == wanted && pod.request == reserved;
+        self.settled = self.pods.iter().all(settled).then_some((self.scale, asked));
     }
 
     /// Turns what the engine measured into what is seen and what was true.
@@ -225,7 +231,7 @@ impl Tenant {
             memory_used: Bytes(self.measured.memory as u64),
             memory_peak: Bytes(self.measured.memory_peak as u64),
             scale: self.scale,
-            request: request(self.scale.limit, spec.overcommit),
+            request: request(self.scale.limit, self.request, spec.overcommit),
             ready: pods().filter(|pod| pod.ready > 0.0).count() as u32,
             pending: pods().filter(|pod| pod.node.is_none()).count() as u32,
             oom_kills: self.measured.oom_kills,
@@ -242,16 +248,16 @@ impl Tenant {
 
 impl Pod {
     /// Changes the limits in place; keeps the old ones when the node has no room (the resize is deferred).
-    fn resize(&mut self, ledgers: &mut [Ledger], spec: &Spec, limit: Resources) {
-        if limit == self.limit {
+    fn resize(&mut self, ledgers: &mut [Ledger], spec: &Spec, limit: Resources, asked: Option<MilliCores>) {
+        let request = request(limit, asked, spec.overcommit);
+        if limit == self.limit && request == self.request {
             return;
         }
         let Some(node) = self.node else { return };
-        let request = request(limit, spec.overcommit);
         if ledgers[node].swap(self.request, request) {
             self.fullness *= self.limit.memory.0 as f64 / limit.memory.0 as f64;
             // Another resize while one is under way goes along with it.
-            if self.settling <= 0.0 {
+            if self.settling <= 0.0 && limit != self.limit {
                 self.before = self.limit;
                 self.settling = spec.resize;
             }
@@ -272,7 +278,8 @@ pub(crate) fn squeeze(fullness: f64) -> f64 {
     1.0 + 3.0 * pressure * pressure
 }
 
-/// The request behind a limit: CPU is overcommitted, memory never.
-pub(crate) fn request(limit: Resources, overcommit: f64) -> Resources {
-    Resources { cpu: MilliCores((limit.cpu.0 as f64 / overcommit).ceil() as u64), memory: limit.memory }
+/// The request behind a limit: CPU as asked for, or overcommitted; memory never is.
+pub(crate) fn request(limit: Resources, asked: Option<MilliCores>, overcommit: f64) -> Resources {
+    let usual = MilliCores((limit.cpu.0 as f64 / overcommit).ceil() as u64);
+    Resources { cpu: asked.unwrap_or(usual).min(limit.cpu), memory: limit.memory }
 }

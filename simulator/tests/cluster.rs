@@ -355,3 +355,24 @@ fn calls_end_with_their_caller() {
         assert_eq!(after(&mut cluster, 2, to).arrival_rate, 0.0, "{model:?}");
     }
 }
+
+#[test]
+fn a_request_apart_from_its_limit_is_what_is_reserved_while_the_limit_is_what_may_be_used() {
+    for model in MODELS {
+        let mut cluster = cluster(model, 1, 8.0);
+        let id = cluster.join(tenant("base64", 1.5, 1, 3000)).unwrap();
+        cluster.warm_up();
+        let (usual, before) = (after(&mut cluster, 4, id), cluster.outcome(id).unwrap());
+        assert_eq!((usual.request.cpu, before.cores), (MilliCores(2000), 2.0), "three cores over an overcommit of 1.5");
+        cluster.set_request(id, Some(MilliCores(500))).unwrap();
+        let (seen, outcome) = (after(&mut cluster, 4, id), cluster.outcome(id).unwrap());
+        assert_eq!((seen.request.cpu, outcome.cores), (MilliCores(500), 0.5));
+        assert!(seen.cpu_used.cores() > 1.2, "{model:?}: it still bursts to its limit: {}", seen.cpu_used);
+        // Nobody may reserve more than the limit, and nobody nothing.
+        cluster.set_request(id, Some(MilliCores(9000))).unwrap();
+        assert_eq!(after(&mut cluster, 1, id).request.cpu, MilliCores(3000));
+        assert!(cluster.set_request(id, Some(MilliCores(0))).unwrap_err().to_string().contains("request.cpu"));
+        cluster.set_request(id, None).unwrap();
+        assert_eq!(after(&mut cluster, 1, id).request.cpu, MilliCores(2000));
+    }
+}

@@ -271,7 +271,7 @@ impl Levers {
         let directions = self.directions(actions);
         let scale = moved(bounds, current, directions);
         let illegal = directions != [0; 3] && scale == *current;
-        Decision { scale, illegal }
+        Decision { scale, request: None, illegal }
     }
 }
 

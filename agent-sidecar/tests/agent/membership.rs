@@ -17,7 +17,7 @@ use meanfield_agent::{
 use meanfield_common::{
     identity::{Epoch, Sequence},
     observation::Observation,
-    resources::Scale,
+    resources::{MilliCores, Scale},
     reward::Shape,
 };
 use meanfield_learner::{ActorCritic, Batch, Config};
@@ -194,7 +194,7 @@ impl Environment for Deleted {
         if gone { Err(environment::Error::Gone("shop/cart".parse().unwrap())) } else { Ok(preserving(1.0)) }
     }
 
-    async fn actuate(&mut self, _: Scale) -> Result<(), environment::Error> {
+    async fn actuate(&mut self, _: Scale, _: Option<MilliCores>) -> Result<(), environment::Error> {
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ fn a_paused_agent_reports_but_changes_nothing_until_it_is_resumed() {
     let policy = Wishes::new(&Log::default(), |view| {
         let mut scale = view.seen.scale;
         scale.replicas += 1;
-        Decision { scale, illegal: view.paused }
+        Decision { illegal: view.paused, ..Decision::wish(scale) }
     });
     let shape = Shape::Paper { alpha: 1.0 };
     let mut agent = Agent::new(target(), environment, coordinator.clone(), pool(), policy, shape);

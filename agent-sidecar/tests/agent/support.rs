@@ -211,7 +211,7 @@ impl Environment for Scripted {
         Ok(seen)
     }
 
-    async fn actuate(&mut self, scale: Scale) -> Result<(), environment::Error> {
+    async fn actuate(&mut self, scale: Scale, _: Option<MilliCores>) -> Result<(), environment::Error> {
         self.log.lock().push(Event::Actuated(scale));
         self.scale = scale;
         Ok(())

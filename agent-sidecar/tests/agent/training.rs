@@ -8,12 +8,13 @@ use meanfield_agent::{
 };
 use meanfield_common::identity::PoolName;
 use meanfield_learner::Config;
+use meanfield_simulator::scenario::Scenario;
 
 use crate::support::Coordinator;
 
 fn trainer(config: &Config, tenants: usize, seed: u64, coordinator: &Coordinator) -> Trainer<Coordinator> {
     let pools: Vec<PoolName> = (0..config.environments).map(|pool| format!("pool-{pool}").parse().unwrap()).collect();
-    Trainer::new(config.clone(), tenants, seed, &pools, |_| coordinator.clone()).unwrap()
+    Trainer::new(config.clone(), &Scenario::new(tenants, 1).unwrap(), seed, &pools, |_| coordinator.clone()).unwrap()
 }
 
 fn train(trainer: &mut Trainer<Coordinator>, iterations: usize) -> Vec<Progress> {
@@ -76,6 +77,7 @@ fn the_published_setting_runs_to_its_end_with_a_network_for_each() {
 #[test]
 fn a_trainer_needs_a_pool_for_each_environment() {
     let pools = ["one".parse().unwrap()];
-    let trainer = Trainer::new(Config::preset_default(), 3, 1, &pools, |_| Coordinator::default());
+    let trainer =
+        Trainer::new(Config::preset_default(), &Scenario::new(3, 1).unwrap(), 1, &pools, |_| Coordinator::default());
     assert!(matches!(trainer.map(drop), Err(Error::Invalid(invalid)) if invalid.field == "pools"));
 }

@@ -176,7 +176,7 @@ fn scale(given: &format::Start, bounds: &resources::Bounds, workload: &Workload)
 
 /// Whether a pod with these limits has room on an empty node.
 fn fits(field: &str, end: &str, limit: Resources, spec: &Spec) -> Result<(), Invalid> {
-    let asked = request(limit, spec.overcommit);
+    let asked = request(limit, None, spec.overcommit);
     let cores = |node: &Node| asked.cpu.0 as f64 <= (node.cores * 1000.0).floor();
     let memory = |node: &Node| asked.memory <= node.memory;
     if spec.nodes.iter().any(|node| cores(node) && memory(node)) {
