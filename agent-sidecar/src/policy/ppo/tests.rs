@@ -49,7 +49,7 @@ proptest! {
                 prop_assert_eq!(moves, directions, "{:?} from {:?}", actions, current);
                 prop_assert!(!decision.illegal);
             } else if levers == Levers::One {
-                prop_assert_eq!(decision, Decision { scale: current, illegal: true });
+                prop_assert_eq!(decision, Decision { illegal: true, ..Decision::wish(current) });
             }
         }
     }
