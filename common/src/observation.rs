@@ -26,6 +26,8 @@ pub struct Observation {
     pub concurrency: f64,
     /// Mean CPU use over all replicas together.
     pub cpu_used: MilliCores,
+    /// CPU limits in force over all ready replicas together: a node without room defers a resize.
+    pub cpu_allowed: MilliCores,
     /// Memory in use over all replicas together, killed ones counting as unused.
     pub memory_used: Bytes,
     /// Peak memory in use by the fullest replica.
@@ -58,6 +60,7 @@ impl Default for Observation {
             latency_p99: None,
             concurrency: 0.0,
             cpu_used: MilliCores(0),
+            cpu_allowed: limit.cpu,
             memory_used: Bytes(0),
             memory_peak: Bytes(0),
             scale: Scale { replicas: 1, limit },

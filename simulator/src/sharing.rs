@@ -20,7 +20,8 @@ pub fn fair_level(wants: &mut [Want], capacity: f64) -> f64 {
     if wants.iter().map(|want| want.cores).sum::<f64>() <= capacity {
         return f64::INFINITY;
     }
-    wants.sort_unstable_by(|a, b| (a.cores * b.weight).total_cmp(&(b.cores * a.weight)));
+    // One rounded number each: products of both sides would each be rounded their own way, which is no order.
+    wants.sort_unstable_by(|a, b| (a.cores / a.weight).total_cmp(&(b.cores / b.weight)));
     let mut left = capacity.max(0.0);
     let mut sharers: f64 = wants.iter().map(|want| want.weight).sum();
     for want in wants.iter() {
@@ -55,6 +56,23 @@ mod tests {
     fn scarce_cores_are_shared_by_weight() {
         let mut wants = [Want { cores: 4.0, weight: 1.0 }, Want { cores: 4.0, weight: 3.0 }];
         assert_eq!(fair_level(&mut wants, 4.0), 1.0);
+    }
+
+    /// Ratios that differ by less than rounding, in every constellation: sorting must not find a circle among them.
+    #[test]
+    fn wants_that_are_nearly_alike_have_an_order() {
+        let mut wants = Vec::new();
+        for turn in 1..60_u32 {
+            let weight = f64::from(turn) * 0.1 / 1.5;
+            for nudge in [-2.0, -1.0, 0.0, 1.0, 2.0] {
+                wants.push(Want { cores: weight * 1.5 * (1.0 + nudge * f64::EPSILON), weight });
+            }
+        }
+        for start in 0..wants.len() {
+            let mut turned = wants.clone();
+            turned.rotate_left(start);
+            assert!(fair_level(&mut turned, 10.0).is_finite());
+        }
     }
 
     proptest! {

@@ -228,6 +228,7 @@ impl Tenant {
             latency_p99: milliseconds(1),
             concurrency: self.measured.concurrency,
             cpu_used: MilliCores((self.measured.cores * 1000.0).round() as u64),
+            cpu_allowed: MilliCores(pods().filter(|pod| pod.ready > 0.0).map(|pod| pod.limit.cpu.0).sum()),
             memory_used: Bytes(self.measured.memory as u64),
             memory_peak: Bytes(self.measured.memory_peak as u64),
             scale: self.scale,
