@@ -24,6 +24,7 @@ pub mod http;
 pub mod link;
 pub mod membership;
 pub mod policy;
+pub mod pretraining;
 pub mod training;
 pub mod yardstick;
 

@@ -363,7 +363,8 @@ pub fn backlog_delay(from: f64, to: f64, share: f64) -> [f64; 2] {
 }
 
 /// P(Z > z) for a standard normal Z; error below 2e-7 (Abramowitz and Stegun 7.1.26).
-fn normal_tail(z: f64) -> f64 {
+#[must_use]
+pub fn normal_tail(z: f64) -> f64 {
     let x = z.abs() / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
     let polynomial =

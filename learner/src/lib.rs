@@ -8,6 +8,7 @@
 //! - [`ppo`]: one update, from a [`rollout::Batch`] to new parameters.
 //! - [`actor_critic`]: the two networks, and how an action is chosen.
 //! - [`network`] and `kernels`: the arithmetic, written for plain x86-64.
+//! - [`forecast`]: how high a load may go, as quantiles.
 //! - [`checkpoint`]: parameters and training state as safetensors bytes.
 
 pub mod actor_critic;
@@ -15,6 +16,7 @@ pub mod adam;
 pub mod checkpoint;
 pub mod config;
 pub mod error;
+pub mod forecast;
 pub mod gae;
 mod kernels;
 pub mod network;
