@@ -17,7 +17,7 @@ use crate::{
 pub const MOST: f64 = 1e6;
 
 macro_rules! bounded {
-    ($(#[$doc:meta])* $name:ident, $field:literal, $low:literal, $high:literal) => {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $low:tt, $high:tt) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -162,7 +162,8 @@ fn headroom_is_of_the_whole_pool_and_within_its_ranges() {
 fn any_claim() -> impl Strategy<Value = Claim> {
     let numbers = (0.0..1e6_f64, 0.0..1e6_f64, 0.0..1e6_f64, 0.001..1000.0_f64);
     let small = (0.0..12.0_f64, 0.0..12.0_f64, 0.0..8.0_f64, prop::sample::select(vec![1.0, 1.0, 10.0]));
-    prop_oneof![1 => numbers, 4 => small].prop_map(|(cores, memory, offered, weight)| claim(cores, memory, offered, weight))
+    prop_oneof![1 => numbers, 4 => small]
+        .prop_map(|(cores, memory, offered, weight)| claim(cores, memory, offered, weight))
 }
 
 /// What a claim counts for, computed on its own.

@@ -47,10 +47,8 @@ impl From<&Claim> for Need {
     fn from(claim: &Claim) -> Self {
         let offered = claim.offered.get();
         let fixed = |value: f64| Fixed::nearest(value).raw();
-        let most = [
-            fixed(EVIDENCE * offered + EVIDENCE_FLOOR[0]),
-            fixed(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1]),
-        ];
+        let most =
+            [fixed(EVIDENCE * offered + EVIDENCE_FLOOR[0]), fixed(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1])];
         let asked = [claim.wanted.cores.fixed(), claim.wanted.memory_gib.fixed()];
         // Whoever asks for less than its work needs at least that.
         let least = [claim.offered.fixed(), 0];
@@ -214,7 +212,8 @@ fn fill(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize])
         }
         slot.cut.get_or_insert(Cut { wanted: need.wanted, offered: need.offered });
         let granted = |which: usize| scarce[which].then(|| sum_to_f64(slot.gets[which]));
-        slot.grant = Some(Grant { cores: granted(0).map(Cores::clamped), memory_gib: granted(1).map(Gibibytes::clamped) });
+        slot.grant =
+            Some(Grant { cores: granted(0).map(Cores::clamped), memory_gib: granted(1).map(Gibibytes::clamped) });
     }
 }
 
