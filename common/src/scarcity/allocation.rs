@@ -18,14 +18,21 @@ pub const EVIDENCE: f64 = 3.0;
 pub const EVIDENCE_FLOOR: [f64; 2] = [1.0, 4.0];
 /// Gibibytes that may be claimed for each core of offered work.
 pub const EVIDENCE_MEMORY: f64 = 24.0;
+/// How busy the cores are taken to be at most: pods may use more than they request, so work can need more room than it
+/// reserves.
+pub const BUSIEST: f64 = 0.85;
 /// What nobody is cut below, in cores and gibibytes: enough for one small replica.
 pub const FLOOR: [f64; 2] = [0.25, 0.25];
+/// How much more work than before one who yields may bring, so that what waits does not keep it out for ever.
+const MOST_MORE: f64 = 1.25;
 /// How much larger the need of one who yields already counts, so that nobody takes turns every round.
 pub const STAY: f64 = 1.25;
 /// How far the price moves in a step, for every multiple of the capacity that is asked for too much.
 const ASCENT: f64 = 0.5;
 /// How much lower the price must be before one who yields to it asks again.
 const RETURN: f64 = 0.8;
+/// What is left of the price after a step in which everybody's need fits.
+const EASE: f64 = 0.5;
 /// The highest price.
 const HIGHEST_PRICE: f64 = 1e6;
 
@@ -51,7 +58,7 @@ impl From<&Claim> for Need {
             [fixed(EVIDENCE * offered + EVIDENCE_FLOOR[0]), fixed(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1])];
         let asked = [claim.wanted.cores.fixed(), claim.wanted.memory_gib.fixed()];
         // Whoever asks for less than its work needs at least that.
-        let least = [claim.offered.fixed(), 0];
+        let least = [fixed(offered / BUSIEST), 0];
         let wanted = [0, 1].map(|which| asked[which].min(most[which]).max(least[which]));
         Self {
             wanted,
@@ -107,12 +114,12 @@ impl Slot {
         }
     }
 
-    /// What it needs. Agents that move in steps from where they are claim less once they are cut; what they needed
-    /// for their work before still counts, as far as the work is still there.
+    /// What it needs. Once cut, an agent that moves in steps from where it is claims less, and one that takes its misses
+    /// to heart claims more; so what it needed for its work before counts, in proportion to the work that is there now.
     fn asks(&self, need: &Need) -> [i128; 2] {
-        let Some(cut) = &self.cut else { return need.wanted };
-        let left = if cut.offered > 0 { (need.offered as f64 / cut.offered as f64).min(1.0) } else { 0.0 };
-        [0, 1].map(|which| need.wanted[which].max((cut.wanted[which] as f64 * left) as i128))
+        let Some(cut) = self.cut.filter(|cut| cut.offered > 0) else { return need.wanted };
+        let left = (need.offered as f64 / cut.offered as f64).min(MOST_MORE);
+        [0, 1].map(|which| (cut.wanted[which] as f64 * left) as i128)
     }
 }
 
@@ -233,6 +240,9 @@ fn ascend(before: f64, size: i128, slots: &mut [Slot], steps: f64) -> f64 {
     }
     if needs == 0 {
         return 0.0;
+    }
+    if needs <= size {
+        return before * EASE.powf(steps);
     }
     let typical = weights as f64 / needs as f64;
     let excess = demand as f64 / size as f64 - 1.0;

@@ -16,17 +16,30 @@ use meanfield_simulator::{
     scenario::{Scenario, Start},
 };
 
+/// How many more replicas than the plan for one alone: neighbours on busy nodes take more than that plan allows for.
+const MARGIN: f64 = 1.25;
+
 /// A plan for each tenant, step by step.
+
 pub fn plans(scenario: &Scenario, seed: u64, capacity: &Capacity) -> anyhow::Result<Vec<Vec<Scale>>> {
     let cluster = scenario.cluster();
     let tenants = (0..scenario.tenants()).map(|place| scenario.tenant(place, seed, Start::Sized));
     let tenants: Vec<TenantSpec> = tenants.collect::<Result<_, _>>()?;
     let mut plans: Vec<_> = tenants.iter().map(|tenant| yardstick::clairvoyant(tenant, &cluster)).collect();
+    for (plan, tenant) in plans.iter_mut().zip(&tenants) {
+        plan.iter_mut().for_each(|scale| {
+            scale.replicas = (f64::from(scale.replicas) * MARGIN).ceil() as u32;
+            *scale = tenant.bounds.clamp(scale);
+        });
+    }
     let mut slots: Vec<_> = (0..tenants.len()).map(|place| Slot::new(&format!("{place:05}"))).collect();
     let (mut order, mut outcome) = (Vec::new(), Outcome::default());
     for step in 0..scenario.steps() {
         for (place, slot) in slots.iter_mut().enumerate() {
-            slot.need = Some(Need::from(&claim(&plans[place][step], scenario, place, &cluster)));
+            // The first entry of a plan is for the second step.
+            let rate = tenants[place].arrivals[(step + 1) % scenario.steps()];
+            let demand = rate * tenants[place].workload.cpu_seconds();
+            slot.need = Some(Need::from(&claim(&plans[place][step], demand, scenario, place, &cluster)));
         }
         outcome = allocate(capacity, &mut slots, &mut order, outcome, 1.0);
         for (place, slot) in slots.iter().enumerate() {
@@ -43,8 +56,8 @@ fn requested(limit: MilliCores, cluster: &Spec) -> MilliCores {
     MilliCores((limit.0 as f64 / cluster.overcommit).ceil() as u64)
 }
 
-/// What a plan claims; its work is taken to bear it out.
-fn claim(scale: &Scale, scenario: &Scenario, place: usize, cluster: &Spec) -> Claim {
+/// What a plan claims.
+fn claim(scale: &Scale, demand: f64, scenario: &Scenario, place: usize, cluster: &Spec) -> Claim {
     let replicas = f64::from(scale.replicas);
     let amount = Amount {
         cores: Cores::clamped(replicas * requested(scale.limit.cpu, cluster).cores()),
@@ -53,7 +66,7 @@ fn claim(scale: &Scale, scenario: &Scenario, place: usize, cluster: &Spec) -> Cl
     Claim {
         wanted: amount,
         held: amount,
-        offered: amount.cores,
+        offered: Cores::clamped(demand),
         weight: scenario.weight(place),
         pending: Pods::default(),
         node_utilisation: Share::clamped(0.0),
