@@ -4,7 +4,7 @@
 
 use meanfield_common::scarcity::{
     Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share, Weight,
-    allocation::{BUSIEST, EVIDENCE, EVIDENCE_FLOOR, FLOOR, Need, Outcome, STAY, Slot, allocate},
+    allocation::{EVIDENCE, EVIDENCE_FLOOR, FLOOR, Need, Outcome, STAY, Slot, allocate},
 };
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn claim(cores: f64, memory: f64, offered: f64, weight: f64) -> Claim {
 
 /// A claim of CPU that its work bears out.
 fn cpu(cores: f64, weight: f64) -> Claim {
-    claim(cores, 0.1, cores / 2.0, weight)
+    claim(cores, 0.1, 0.75 * cores, weight)
 }
 
 fn slots(claims: &[Claim]) -> Vec<Slot> {
@@ -75,11 +75,11 @@ fn memory_can_be_what_is_scarce() {
 
 #[test]
 fn claims_count_as_far_as_the_work_bears_them_out() {
-    let mut pool = slots(&[claim(100.0, 0.1, 1.0, 1.0), cpu(4.0, 1.0)]);
+    let mut pool = slots(&[claim(100.0, 0.1, 2.0, 1.0), cpu(4.0, 1.0)]);
     let outcome = run((8.0, 100.0), &mut pool, Outcome::default());
     assert_eq!((outcome.capped, outcome.grants), (1, 0), "4 and 4 fit");
     assert!(pool[0].need.unwrap().capped && !pool[1].need.unwrap().capped);
-    assert_eq!(EVIDENCE.mul_add(1.0, EVIDENCE_FLOOR[0]), 4.0);
+    assert_eq!(EVIDENCE.mul_add(2.0, EVIDENCE_FLOOR[0]), 4.0);
 }
 
 #[test]
@@ -119,17 +119,17 @@ fn one_that_claims_less_because_it_is_cut_stays_cut() {
     // As a learner does, which moves in steps from where it is.
     let mut pool = slots(&[cpu(6.0, 1.0), cpu(4.0, 1.0)]);
     run((8.0, 100.0), &mut pool, Outcome::default());
-    pool[0].need = Some(Need::from(&claim(3.3, 0.1, 3.0, 1.0)));
+    pool[0].need = Some(Need::from(&claim(3.3, 0.1, 4.5, 1.0)));
     run((8.0, 100.0), &mut pool, Outcome::default());
     assert_eq!(caps(&pool), [Some(4.0), None]);
     // One that claims more because it is cut gains nothing by that.
-    pool[0].need = Some(Need::from(&claim(9.9, 0.1, 3.0, 1.0)));
+    pool[0].need = Some(Need::from(&claim(7.7, 0.1, 4.5, 1.0)));
     pool[1].need = Some(Need::from(&cpu(5.0, 1.0)));
     run((8.0, 100.0), &mut pool, Outcome::default());
     assert_eq!(caps(&pool), [Some(3.0), None]);
     pool[1].need = Some(Need::from(&cpu(4.0, 1.0)));
     // With the work gone so is the need.
-    pool[0].need = Some(Need::from(&claim(3.3, 0.1, 1.5, 1.0)));
+    pool[0].need = Some(Need::from(&claim(3.3, 0.1, 2.25, 1.0)));
     run((8.0, 100.0), &mut pool, Outcome::default());
     assert_eq!(caps(&pool), [None, None]);
 }
@@ -157,7 +157,7 @@ fn the_price_rises_until_enough_would_yield_and_falls_again() {
 fn headroom_is_of_the_whole_pool_and_within_its_ranges() {
     let mut pool = slots(&[cpu(2.0, 1.0), cpu(4.0, 1.0)]);
     let headroom = run((8.0, 1.0), &mut pool, Outcome::default()).headroom;
-    assert_eq!((headroom.free, headroom.load, headroom.saturation, headroom.unscheduled), (0.25, 0.375, 0.5, 0.0));
+    assert_eq!((headroom.free, headroom.load, headroom.saturation, headroom.unscheduled), (0.25, 0.5625, 0.5, 0.0));
     assert!((headroom.memory - 0.2).abs() < 1e-9);
     let mut empty = Vec::new();
     let nobody = run((8.0, 1.0), &mut empty, Outcome::default());
@@ -174,7 +174,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
 /// What a claim counts for, computed on its own.
 fn counted(claim: &Claim) -> f64 {
     let offered = claim.offered.get();
-    claim.wanted.cores.get().min(EVIDENCE * offered + EVIDENCE_FLOOR[0]).max(offered / BUSIEST)
+    claim.wanted.cores.get().min(EVIDENCE * offered + EVIDENCE_FLOOR[0]).max(offered)
 }
 
 proptest! {

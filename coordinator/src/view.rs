@@ -55,7 +55,7 @@ pub struct AgentView {
     pub reward: Option<Reward>,
     /// What it last claimed of the pool's capacity.
     pub claim: Option<Claim>,
-    /// Whether that is more than its offered work bears out: it counts up to three times that and a little.
+    /// Whether that is more than its offered work bears out: it counts up to one and a half times that and a little.
     pub claim_capped: bool,
     /// Its cap, while it has to yield.
     pub grant: Option<Grant>,

@@ -12,15 +12,13 @@ use std::cmp::Ordering;
 use super::{Capacity, Claim, Cores, Gibibytes, Grant, Headroom};
 use crate::fixed::{Fixed, sum_to_f64};
 
-/// A claim counts up to so many times the offered work, and a little more for those with hardly any.
-pub const EVIDENCE: f64 = 3.0;
+/// A claim counts up to so many times the offered work, and a little more for those with hardly any. What is wanted
+/// beyond is comfort, which nobody else is cut for.
+pub const EVIDENCE: f64 = 1.5;
 /// What may be claimed beyond [`EVIDENCE`]: cores, and gibibytes.
 pub const EVIDENCE_FLOOR: [f64; 2] = [1.0, 4.0];
 /// Gibibytes that may be claimed for each core of offered work.
 pub const EVIDENCE_MEMORY: f64 = 24.0;
-/// How busy the cores are taken to be at most: pods may use more than they request, so work can need more room than it
-/// reserves.
-pub const BUSIEST: f64 = 0.85;
 /// What nobody is cut below, in cores and gibibytes: enough for one small replica.
 pub const FLOOR: [f64; 2] = [0.25, 0.25];
 /// How much more work than before one who yields may bring, so that what waits does not keep it out for ever.
@@ -58,7 +56,7 @@ impl From<&Claim> for Need {
             [fixed(EVIDENCE * offered + EVIDENCE_FLOOR[0]), fixed(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1])];
         let asked = [claim.wanted.cores.fixed(), claim.wanted.memory_gib.fixed()];
         // Whoever asks for less than its work needs at least that.
-        let least = [fixed(offered / BUSIEST), 0];
+        let least = [claim.offered.fixed(), 0];
         let wanted = [0, 1].map(|which| asked[which].min(most[which]).max(least[which]));
         Self {
             wanted,

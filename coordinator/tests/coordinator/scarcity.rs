@@ -12,13 +12,13 @@ use serde_json::{json, to_value};
 
 use crate::support::*;
 
-/// A claim of so many cores that is borne out by half as much work.
+/// A claim of so many cores that three quarters as much work bears out.
 fn claim(cores: f64, weight: f64) -> Claim {
     let amount = Amount { cores: Cores::clamped(cores), memory_gib: Gibibytes::clamped(1.0) };
     Claim {
         wanted: amount,
         held: amount,
-        offered: Cores::clamped(cores / 2.0),
+        offered: Cores::clamped(0.75 * cores),
         weight: Weight::clamped(weight),
         pending: Pods::default(),
         node_utilisation: Share::clamped(0.5),
@@ -93,7 +93,7 @@ fn in_real_time_it_is_allocated_once_a_second() {
     assert_eq!(granted(&say(&a, 2, 8.0)), Some(6.0));
     let view = coordinator.pool(&pool("default")).unwrap().scarcity.unwrap();
     assert_eq!((view.grants, view.yielding.len(), view.yielding[0].name.as_str()), (1, 1, "a"));
-    assert!(view.price > 0.0 && view.headroom.load == 0.6);
+    assert!(view.price > 0.0 && view.headroom.load == 0.9);
     assert_eq!(coordinator.agent(a.agent).unwrap().grant.unwrap().cores.unwrap().get(), 6.0);
     // Whoever leaves, or registers again, claims nothing any more.
     block_on(member(&coordinator, "b"));

@@ -8,7 +8,7 @@ use meanfield_common::{
     resources::{MilliCores, Scale},
     scarcity::{
         Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share,
-        allocation::{Need, Outcome, Slot, allocate},
+        allocation::{EVIDENCE, Need, Outcome, Slot, allocate},
     },
 };
 use meanfield_simulator::{
@@ -16,22 +16,15 @@ use meanfield_simulator::{
     scenario::{Scenario, Start},
 };
 
-/// How many more replicas than the plan for one alone: neighbours on busy nodes take more than that plan allows for.
-const MARGIN: f64 = 1.25;
+/// The size of its pods: that with which everybody starts.
+const SIZE: MilliCores = MilliCores(1500);
 
 /// A plan for each tenant, step by step.
-
 pub fn plans(scenario: &Scenario, seed: u64, capacity: &Capacity) -> anyhow::Result<Vec<Vec<Scale>>> {
     let cluster = scenario.cluster();
     let tenants = (0..scenario.tenants()).map(|place| scenario.tenant(place, seed, Start::Sized));
     let tenants: Vec<TenantSpec> = tenants.collect::<Result<_, _>>()?;
-    let mut plans: Vec<_> = tenants.iter().map(|tenant| yardstick::clairvoyant(tenant, &cluster)).collect();
-    for (plan, tenant) in plans.iter_mut().zip(&tenants) {
-        plan.iter_mut().for_each(|scale| {
-            scale.replicas = (f64::from(scale.replicas) * MARGIN).ceil() as u32;
-            *scale = tenant.bounds.clamp(scale);
-        });
-    }
+    let mut plans: Vec<_> = tenants.iter().map(|tenant| yardstick::replicas_of(tenant, &cluster, SIZE)).collect();
     let mut slots: Vec<_> = (0..tenants.len()).map(|place| Slot::new(&format!("{place:05}"))).collect();
     let (mut order, mut outcome) = (Vec::new(), Outcome::default());
     for step in 0..scenario.steps() {
@@ -66,7 +59,8 @@ fn claim(scale: &Scale, demand: f64, scenario: &Scenario, place: usize, cluster:
     Claim {
         wanted: amount,
         held: amount,
-        offered: Cores::clamped(demand),
+        // A plan needs no evidence.
+        offered: Cores::clamped(demand.max(amount.cores.get() / EVIDENCE)),
         weight: scenario.weight(place),
         pending: Pods::default(),
         node_utilisation: Share::clamped(0.0),

@@ -57,7 +57,7 @@ pub fn run(job: &Job) -> anyhow::Result<Result> {
     let scenario = job.regime.scenario(history + DAY_STEPS)?;
     let seed = mix(job.seed, 0);
     let plans = match &job.player {
-        Player::Central => central::plans(&scenario, seed, &job.regime.capacity()?)?,
+        Player::Central => central::plans(&scenario, seed, &job.regime.all()?)?,
         _ => Vec::new(),
     };
     let cluster = scenario.cluster();
