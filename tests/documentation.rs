@@ -49,8 +49,8 @@ fn documented_metrics(text: &str) -> BTreeSet<String> {
 #[test]
 fn every_metric_is_documented_and_every_documented_metric_exists() {
     let data = tempdir().unwrap();
-    let coordinator = Coordinator::start(data.path(), &[]);
-    // Means of a pool exist once somebody has reported.
+    // Means of a pool exist once somebody has reported, and scarcity where there is a capacity.
+    let coordinator = Coordinator::start(data.path(), &["--capacity", "default=4,16Gi"]);
     let _agent = coordinator.agent(&["--function", "base64"]);
     coordinator.await_members(&["base64"], 1);
     let metrics = coordinator.metrics();

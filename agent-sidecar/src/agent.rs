@@ -5,7 +5,7 @@ use meanfield_common::{
     identity::PoolName,
     mean_field::AuxiliaryState,
     observation::Observation,
-    resources::MilliCores,
+    resources::{MilliCores, Resources, Scale},
     reward::{Penalties, Reward, Shape},
     state::LocalState,
     wire::Directives,
@@ -16,8 +16,9 @@ use crate::{
     environment::{Environment, Target},
     guard::{self, Clip},
     link::Link,
-    membership::Membership,
+    membership::{self, Membership},
     policy::{Feedback, Policy, View},
+    scarcity::{Claimant, Told},
 };
 
 /// An agent of one workload.
@@ -39,10 +40,14 @@ struct Memory {
     penalties: Penalties,
     /// The CPU request that was asked for, if apart from the limit.
     request: Option<MilliCores>,
+    /// The CPU limit that a grant has cut, to go back to.
+    full: Option<MilliCores>,
     rate: Option<f64>,
     /// g and directives as last heard; kept while the coordinator is away.
     auxiliary: AuxiliaryState,
     directives: Directives,
+    claimant: Claimant,
+    told: Told,
 }
 
 /// What happened in one step.
@@ -64,6 +69,19 @@ pub struct Report {
     pub violated: bool,
 }
 
+impl Memory {
+    /// A wish for the CPU limit that a grant has left is none of the policy's own: it means the limit before, with as
+    /// many cores in all.
+    fn undo_cut(&self, current: &Scale, wish: &Scale) -> Scale {
+        let (Some(full), cpu) = (self.full, wish.limit.cpu) else { return *wish };
+        if cpu != current.limit.cpu || cpu >= full {
+            return *wish;
+        }
+        let replicas = (f64::from(wish.replicas) * cpu.cores() / full.cores()).ceil() as u32;
+        Scale { replicas, limit: Resources { cpu: full, ..wish.limit } }
+    }
+}
+
 impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
     /// An agent that joins `pool` with its first step.
     pub fn new(target: Target, environment: E, link: L, pool: PoolName, policy: P, shape: Shape) -> Self {
@@ -81,8 +99,15 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
 
         // Heartbeat.
         let reported = Reward::try_from(reward)?;
-        let answer = self.membership.report(round, state, self.memory.action, reported).await?;
+        let Memory { request, directives, action, .. } = self.memory;
+        let claim = self.memory.claimant.claim(&seen, request.is_some(), self.target.weight, directives.paused);
+        let said = membership::Step { round, state, action, reward: reported, claim };
+        let answer = self.membership.report(&said).await?;
+        if answer.is_none() {
+            self.memory.told.miss();
+        }
         if let Some(answer) = answer {
+            self.memory.told.hear(answer.scarcity);
             self.memory.auxiliary = answer.auxiliary;
             if answer.directives.paused != self.memory.directives.paused {
                 let word = if answer.directives.paused { "paused" } else { "resumed" };
@@ -97,11 +122,20 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
 
         // Decide.
         let Memory { auxiliary, directives: Directives { paused }, action: previous, .. } = self.memory;
-        let view = View { target: &self.target, seen: &seen, state: &state, auxiliary: &auxiliary, previous, paused };
-        let decision = self.policy.decide(&view)?;
+        let scarcity = self.memory.told.now();
+        let (target, auxiliary) = (&self.target, &auxiliary);
+        let view = View { target, seen: &seen, state: &state, auxiliary, scarcity, previous, paused };
+        let mut decision = self.policy.decide(&view)?;
+        decision.scale = self.memory.undo_cut(&seen.scale, &decision.scale);
 
         // Guard.
-        let verdict = guard::check(bounds, &seen.scale, &decision.scale);
+        let wish = bounds.clamp(&decision.scale);
+        self.memory.claimant.wished(&wish, decision.request);
+        let mut verdict = guard::check(bounds, &seen.scale, &decision.scale);
+        if let Some(grant) = scarcity.and_then(|scarcity| scarcity.grant) {
+            let one = self.memory.claimant.request(verdict.scale.limit.cpu, decision.request);
+            verdict = guard::cut(bounds, verdict, one, &grant);
+        }
 
         // Actuate.
         let action = if paused {
@@ -109,6 +143,10 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         } else {
             // A request never exceeds its limit, also where the guard has cut that.
             let request = decision.request.map(|cpu| cpu.clamp(MilliCores(1), verdict.scale.limit.cpu));
+            self.memory.full = (verdict.scale.limit.cpu < wish.limit.cpu).then_some(wish.limit.cpu).filter(|_| {
+                // Also on the way back, which the rate of change makes longer.
+                verdict.clip == Some(Clip::Grant) || self.memory.full.is_some()
+            });
             if verdict.scale != seen.scale || request != self.memory.request {
                 self.environment.actuate(verdict.scale, request).await?;
                 self.memory.request = request;
@@ -128,6 +166,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
     pub fn move_to(&mut self, environment: E) {
         self.environment = environment;
         let Memory { auxiliary, directives, .. } = self.memory;
+        // What was granted was for another workload's need.
         self.memory = Memory { auxiliary, directives, ..Memory::default() };
     }
 

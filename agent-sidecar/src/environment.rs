@@ -7,6 +7,7 @@ use meanfield_common::{
     invalid::Invalid,
     observation::Observation,
     resources::{Bounds, MilliCores, Scale},
+    scarcity::Weight,
     slo::Slo,
 };
 use meanfield_simulator::{
@@ -37,6 +38,8 @@ pub struct Target {
     pub slo: Slo,
     /// Within which it may be scaled.
     pub bounds: Bounds,
+    /// What the objective is worth beside those of others, when there is not enough for all.
+    pub weight: Weight,
 }
 
 /// A workload that can be observed and scaled, step by step.
@@ -102,7 +105,7 @@ impl Alone {
         let (category, slo, bounds) = (spec.workload.category, spec.slo, spec.bounds.clone());
         let mut cluster = Cluster::new(scenario.cluster())?;
         let id = cluster.join(spec)?;
-        let target = Target { name: name.clone(), category, slo, bounds };
+        let target = Target { name: name.clone(), category, slo, bounds, weight: Weight::default() };
         Ok((Self { cluster, id, name }, target))
     }
 }

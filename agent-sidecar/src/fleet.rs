@@ -10,6 +10,7 @@ use meanfield_common::{
     identity::{AgentName, PoolName},
     invalid::Invalid,
     reward::Shape,
+    scarcity::Weight,
 };
 use meanfield_simulator::{
     cluster::{Cluster, Outcome, TenantSpec},
@@ -61,7 +62,7 @@ impl<L: Link, P: Policy> Fleet<L, P> {
         let mut fleet = Self { cluster, agents: Vec::with_capacity(tenants.len()), pool, shape, round: 0 };
         for (place, (id, spec)) in tenants.into_iter().enumerate() {
             let (link, policy) = equip(place, &spec)?;
-            let target = target(place, &spec)?;
+            let target = target(place, &spec, scenario.weight(place))?;
             let environment = Tenant::new(fleet.cluster.clone(), id, target.name.clone());
             let agent = Agent::new(target, environment, link, fleet.pool.clone(), policy, shape);
             fleet.agents.push((place, agent));
@@ -71,7 +72,7 @@ impl<L: Link, P: Policy> Fleet<L, P> {
 
     /// A tenant joins the running cluster.
     pub fn join(&mut self, place: usize, spec: TenantSpec, link: L, policy: P) -> Result<AgentName, Error> {
-        let target = target(place, &spec)?;
+        let target = target(place, &spec, Weight::default())?;
         let name = target.name.clone();
         let id = self.cluster.lock().join(spec)?;
         let environment = Tenant::new(self.cluster.clone(), id, target.name.clone());
@@ -176,7 +177,7 @@ pub fn tenant_name(place: usize) -> String {
 }
 
 /// What an agent of the tenant at `place` is told about it.
-fn target(place: usize, spec: &TenantSpec) -> Result<Target, Error> {
+fn target(place: usize, spec: &TenantSpec, weight: Weight) -> Result<Target, Error> {
     let (category, slo, bounds) = (spec.workload.category, spec.slo, spec.bounds.clone());
-    Ok(Target { name: tenant_name(place).parse()?, category, slo, bounds })
+    Ok(Target { name: tenant_name(place).parse()?, category, slo, bounds, weight })
 }

@@ -1,6 +1,9 @@
-//! What a decision may not do: leave the bounds, or move too far at once.
+//! What a decision may not do: leave the bounds, move too far at once, or take more than was granted.
 
-use meanfield_common::resources::{Bounds, Bytes, MilliCores, Resources, Scale};
+use meanfield_common::{
+    resources::{Bounds, Bytes, MilliCores, Resources, Scale},
+    scarcity::Grant,
+};
 
 /// Why a wish was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +12,8 @@ pub enum Clip {
     Bounds,
     /// It moved a lever too far in one step.
     Rate,
+    /// Not everybody's need fits, and the coordinator had this one yield.
+    Grant,
 }
 
 /// The guard's word on a wish.
@@ -16,7 +21,7 @@ pub enum Clip {
 pub struct Verdict {
     /// What may be carried out.
     pub scale: Scale,
-    /// Why it differs from the wish, if it does; where both did, the rate.
+    /// Why it differs from the wish, if it does; where several did, the grant before the rate before the bounds.
     pub clip: Option<Clip>,
 }
 
@@ -53,9 +58,30 @@ pub fn check(bounds: &Bounds, current: &Scale, wish: &Scale) -> Verdict {
     Verdict { scale, clip }
 }
 
+/// What of a verdict a grant allows, given what a replica of it reserves: fewer replicas, and where even the fewest are
+/// too many, smaller ones, but nothing outside the bounds. The rate of change does not hold here, since others wait for
+/// what is given up. Memory is given back by replicas only: a lower limit would get them killed.
+#[must_use]
+pub fn cut(bounds: &Bounds, verdict: Verdict, request: MilliCores, grant: &Grant) -> Verdict {
+    let Verdict { mut scale, .. } = verdict;
+    let fitting = |cap: f64, one: f64| if one > 0.0 { (cap / one + 1e-9).floor() } else { f64::INFINITY };
+    let by_cores = grant.cores.map_or(f64::INFINITY, |cap| fitting(cap.get(), request.cores()));
+    let gibibytes = scale.limit.memory.as_mebi() / 1024.0;
+    let by_memory = grant.memory_gib.map_or(f64::INFINITY, |cap| fitting(cap.get(), gibibytes));
+    let most = by_cores.min(by_memory).min(f64::from(u32::MAX)) as u32;
+    scale.replicas = scale.replicas.min(most.max(*bounds.replicas().start()));
+    let reserved = request.cores() * f64::from(scale.replicas);
+    if let Some(cap) = grant.cores.map(|cap| cap.get()).filter(|cap| *cap < reserved) {
+        scale.limit.cpu = MilliCores((scale.limit.cpu.0 as f64 * cap / reserved + 1e-6).floor() as u64);
+    }
+    let scale = bounds.clamp(&scale);
+    Verdict { scale, clip: if scale == verdict.scale { verdict.clip } else { Some(Clip::Grant) } }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use meanfield_common::scarcity::{Cores, Gibibytes};
     use proptest::prelude::*;
 
     fn scale(replicas: u32, cpu: u64, memory: u64) -> Scale {
@@ -85,7 +111,49 @@ mod tests {
         assert_eq!(further, Verdict { scale: scale(10, 1000, 1000), clip: Some(Clip::Rate) });
     }
 
+    fn granted(cores: f64) -> Grant {
+        Grant { cores: Some(Cores::clamped(cores)), memory_gib: None }
+    }
+
+    #[test]
+    fn a_grant_takes_replicas_first_then_size_and_never_leaves_the_bounds() {
+        let verdict = Verdict { scale: scale(6, 1500, 1000), clip: None };
+        let cut = |cores: f64| cut(&bounds(), verdict, MilliCores(1000), &granted(cores));
+        assert_eq!(cut(6.0), verdict);
+        assert_eq!(cut(4.5), Verdict { scale: scale(4, 1500, 1000), clip: Some(Clip::Grant) });
+        assert_eq!(cut(0.5), Verdict { scale: scale(1, 750, 1000), clip: Some(Clip::Grant) });
+        assert_eq!(cut(0.0), Verdict { scale: scale(1, 100, 1000), clip: Some(Clip::Grant) }, "the bounds win");
+    }
+
+    #[test]
+    fn scarce_memory_takes_replicas_only() {
+        let bounds =
+            Bounds::new(2..=10, MilliCores(100)..=MilliCores(4000), Bytes::mebi(100)..=Bytes::mebi(4096)).unwrap();
+        let limit = Resources { cpu: MilliCores(1500), memory: Bytes::mebi(1024) };
+        let verdict = Verdict { scale: Scale { replicas: 6, limit }, clip: Some(Clip::Rate) };
+        let at = |gibibytes: f64| {
+            let grant = Grant { cores: None, memory_gib: Some(Gibibytes::clamped(gibibytes)) };
+            cut(&bounds, verdict, MilliCores(1000), &grant)
+        };
+        assert_eq!(at(6.0), verdict);
+        assert_eq!(at(3.9), Verdict { scale: Scale { replicas: 3, limit }, clip: Some(Clip::Grant) });
+        assert_eq!(at(0.25).scale, Scale { replicas: 2, limit });
+    }
+
     proptest! {
+        #[test]
+        fn a_grant_is_kept_wherever_the_bounds_allow(
+            replicas in 1..=10_u32, cpu in 100..=4000_u64, share in 0.2..=1.0_f64, cores in 0.0..60.0_f64,
+        ) {
+            let request = MilliCores((cpu as f64 * share).ceil() as u64);
+            let verdict = Verdict { scale: scale(replicas, cpu, 1000), clip: None };
+            let after = cut(&bounds(), verdict, request, &granted(cores)).scale;
+            prop_assert!(bounds().contains(&after) && after.replicas <= replicas && after.limit.cpu.0 <= cpu);
+            let reserved = f64::from(after.replicas) * after.limit.cpu.cores() * request.0 as f64 / cpu as f64;
+            let least = after.replicas == 1 && after.limit.cpu.0 == 100;
+            prop_assert!(reserved <= cores + 1e-6 || least, "{after:?} reserves {reserved} of {cores}");
+        }
+
         #[test]
         fn nothing_ever_leaves_the_bounds(
             current in (0..2000_u32, any::<u64>(), any::<u64>()),

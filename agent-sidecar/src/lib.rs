@@ -10,6 +10,7 @@
 //! | [`membership`] | registering, heartbeats, coming back after a loss |
 //! | [`policy`] | who decides: the trait, HPA+VPA, the reactive queue model, PPO |
 //! | [`guard`] | what a decision may not do |
+//! | `scarcity` | what an agent claims of its pool, and what it was told |
 //! | [`fleet`] | many agents on one simulated cluster, in lock-step |
 //! | [`training`] | fleets that learn |
 //! | [`yardstick`] | what somebody who knows the arrivals could reach |
@@ -25,6 +26,7 @@ pub mod link;
 pub mod membership;
 pub mod policy;
 pub mod pretraining;
+mod scarcity;
 pub mod training;
 pub mod yardstick;
 

@@ -9,15 +9,31 @@ use meanfield_common::{
     action::Action,
     identity::{Epoch, PoolName, Sequence},
     reward::Reward,
+    scarcity::Claim,
     state::LocalState,
-    wire::{Answer, Heartbeat, Leave, Register, Registered},
+    wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use tracing::{info, warn};
 
 use crate::{
     environment::Target,
-    link::{Error, Link},
+    link::{Error, Link, kind},
 };
+
+/// What an agent says of one step.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// The round of simulated time, in lock-step runs.
+    pub round: Option<u64>,
+    /// The local state l.
+    pub state: LocalState,
+    /// The action that led to it.
+    pub action: Action,
+    /// The reward of that action.
+    pub reward: Reward,
+    /// What it wants of its pool's capacity.
+    pub claim: Claim,
+}
 
 /// Membership of one agent in one pool.
 #[derive(Debug)]
@@ -26,6 +42,8 @@ pub struct Membership<L> {
     register: Register,
     registered: Option<Registered>,
     sequence: u64,
+    /// Whether the coordinator takes claims; older ones refuse a field that they do not know.
+    claims: bool,
     /// Whether the last attempt got through; only changes are logged.
     reached: bool,
 }
@@ -34,7 +52,7 @@ impl<L: Link> Membership<L> {
     /// A membership that begins with the first report.
     pub fn new(link: L, target: &Target, pool: PoolName) -> Self {
         let register = Register { name: target.name.clone(), pool, category: target.category };
-        Self { link, register, registered: None, sequence: 0, reached: true }
+        Self { link, register, registered: None, sequence: 0, claims: true, reached: true }
     }
 
     /// Within how long the coordinator wants to hear of this agent, once registered.
@@ -53,16 +71,11 @@ impl<L: Link> Membership<L> {
     ///
     /// # Errors
     /// Only what trying again cannot mend: [`Error::Superseded`] and [`Error::Refused`].
-    pub async fn report(
-        &mut self,
-        round: Option<u64>,
-        state: LocalState,
-        action: Action,
-        reward: Reward,
-    ) -> Result<Option<Answer>, Error> {
-        // Twice at most: a coordinator that has forgotten this agent is told again and then asked again.
-        for _ in 0..2 {
-            match self.attempt(round, state, action, reward).await {
+    pub async fn report(&mut self, step: &Step) -> Result<Option<Answer>, Error> {
+        // Three times at most: a coordinator that has forgotten this agent is told again and then asked again, and one
+        // that knows no claims is asked without.
+        for _ in 0..3 {
+            match self.attempt(step).await {
                 Ok(answer) => {
                     if !self.reached {
                         info!(agent = %self.register.name, "the coordinator is back");
@@ -81,31 +94,32 @@ impl<L: Link> Membership<L> {
                     self.reached = false;
                     return Ok(None);
                 }
+                Err(Error::Refused(problem)) if self.claims && knows_no_claims(&problem) => {
+                    info!(agent = %self.register.name, "the coordinator is an older one: claiming nothing");
+                    self.claims = false;
+                }
                 Err(fatal) => return Err(fatal),
             }
         }
         Ok(None)
     }
 
-    async fn attempt(
-        &mut self,
-        round: Option<u64>,
-        state: LocalState,
-        action: Action,
-        reward: Reward,
-    ) -> Result<Answer, Error> {
+    async fn attempt(&mut self, step: &Step) -> Result<Answer, Error> {
         let Registered { agent, epoch, .. } = match self.registered {
             Some(registered) => registered,
             None => {
                 let registered = self.link.register(&self.register).await?;
-                self.sequence = 0;
+                // It may be another one than before.
+                (self.sequence, self.claims) = (0, true);
                 let Registered { epoch, heartbeat_within_ms, .. } = registered;
                 info!(agent = %self.register.name, pool = %self.register.pool, epoch = epoch.0, heartbeat_within_ms, "registered");
                 *self.registered.insert(registered)
             }
         };
         self.sequence += 1;
-        let heartbeat = Heartbeat { epoch, sequence: Sequence(self.sequence), round, state, action, reward };
+        let Step { round, state, action, reward, claim } = *step;
+        let (sequence, claim) = (Sequence(self.sequence), self.claims.then_some(claim));
+        let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim };
         self.link.heartbeat(agent, &heartbeat).await
     }
 
@@ -117,4 +131,8 @@ impl<L: Link> Membership<L> {
             Err(error) => Err(error),
         }
     }
+}
+
+fn knows_no_claims(problem: &Problem) -> bool {
+    kind(problem) == "unknown-field" && problem.field.as_deref() == Some("claim")
 }

@@ -5,6 +5,7 @@ use meanfield_common::{
     mean_field::AuxiliaryState,
     observation::Observation,
     resources::{MilliCores, Scale},
+    scarcity::Scarcity,
     state::LocalState,
 };
 
@@ -37,6 +38,8 @@ pub struct View<'a> {
     pub state: &'a LocalState,
     /// The auxiliary state g, as last heard.
     pub auxiliary: &'a AuxiliaryState,
+    /// How scarce the pool's capacity is, as last heard; none where nobody knows it.
+    pub scarcity: Option<Scarcity>,
     /// What was done in the step before.
     pub previous: Action,
     /// Whether the decision will only be looked at, not carried out: nothing may be learnt from it.

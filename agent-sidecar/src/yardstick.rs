@@ -76,6 +76,26 @@ pub fn clairvoyant(tenant: &TenantSpec, cluster: &Spec) -> Vec<Scale> {
     plan
 }
 
+/// As many replicas of one size as each step needs, for the steps from the second one on: for those who plan for a whole
+/// cluster, where small pods of one size fit in everywhere.
+#[must_use]
+pub fn replicas_of(tenant: &TenantSpec, cluster: &Spec, cpu: MilliCores) -> Vec<Scale> {
+    let planner = Planner::new(tenant, cluster);
+    let steps = tenant.arrivals.len();
+    let limit = Resources { cpu, memory: tenant.workload.full_memory() };
+    let needed = |step: usize| {
+        let rate = tenant.arrivals[step % steps].max(tenant.arrivals[(step + 1) % steps]);
+        let choices = planner.replicas();
+        let enough = choices.iter().find(|replicas| planner.excess(**replicas, cpu, rate) <= 1.0);
+        let replicas = enough.or(choices.last()).copied().unwrap_or(tenant.scale.replicas);
+        tenant.bounds.clamp(&Scale { replicas, limit })
+    };
+    let mut plan: Vec<_> = (0..steps).map(needed).collect();
+    start_in_time(&mut plan, ((tenant.workload.startup + tenant.workload.warmup) / cluster.seconds).ceil() as usize);
+    plan.rotate_left(1.min(steps));
+    plan
+}
+
 /// The cheapest allocation that never changes and misses no more than one step in a hundred.
 #[must_use]
 pub fn best_static(tenant: &TenantSpec, cluster: &Spec) -> Scale {

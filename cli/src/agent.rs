@@ -43,7 +43,8 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
         None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?,
     };
     let link = Http::new(&args.coordinator, token)?;
-    let (environment, target) = Alone::new(name, place, DAY_STEPS, args.seed)?;
+    let (environment, mut target) = Alone::new(name, place, DAY_STEPS, args.seed)?;
+    target.weight = args.weight;
     let (pool, every, steps) = (args.pool.clone(), args.interval, args.steps);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -4,7 +4,11 @@ use std::{net::SocketAddr, num::NonZero, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
 use clap_complete::Shell;
-use meanfield_common::identity::{AgentName, PoolName};
+use meanfield_common::{
+    identity::{AgentName, PoolName},
+    resources::{Bytes, MilliCores},
+    scarcity::{Capacity, Weight},
+};
 
 use crate::trace::args::TraceArgs;
 
@@ -86,6 +90,10 @@ pub struct CoordinatorArgs {
     /// Pools that agents may join.
     #[arg(long, env = "MEANFIELD_POOLS", default_value = "default", value_delimiter = ',', value_name = "NAME,...")]
     pub pools: Vec<PoolName>,
+    /// What the members of a pool may reserve together, such as `default=40,160Gi`: when not everybody's need fits, the
+    /// least valuable ones yield. Pools without one are never scarce. An order by the API counts more.
+    #[arg(long, env = "MEANFIELD_CAPACITY", value_delimiter = ';', value_parser = capacity, value_name = "POOL=CORES,MEMORY;...")]
+    pub capacity: Vec<(PoolName, Capacity)>,
     /// An agent without a heartbeat for so long is suspect; it still counts.
     #[arg(long, env = "MEANFIELD_SUSPECT_AFTER", default_value = "45s", value_parser = duration, value_name = "TIME")]
     pub suspect_after: Duration,
@@ -143,6 +151,9 @@ pub struct AgentArgs {
     /// Pool to join.
     #[arg(long, env = "MEANFIELD_POOL", default_value = "default", value_name = "NAME")]
     pub pool: PoolName,
+    /// What the objective is worth beside those of others when there is not enough for all, from 0.001 to 1000.
+    #[arg(long, env = "MEANFIELD_WEIGHT", default_value = "1", value_parser = weight, value_name = "NUMBER")]
+    pub weight: Weight,
     /// The simulated function to scale: base64, primes, markdown2html, sentiment-analysis, image-resize, html-gen,
     /// uploader, compression, image-inference, page-rank, graph-bft or graph-mst.
     #[arg(long, env = "MEANFIELD_FUNCTION", default_value = "base64", value_name = "FUNCTION")]
@@ -199,6 +210,8 @@ pub enum Experiment {
     Baselines,
     /// The simulator's fluid model against its event model.
     Fluid,
+    /// From plenty to overload: what coordination by price and by grants is worth.
+    Regimes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -217,14 +230,14 @@ pub struct EvalArgs {
     /// Fewer seeds, traces and cases.
     #[arg(long, env = "MEANFIELD_QUICK", value_parser = BoolishValueParser::new())]
     pub quick: bool,
-    /// Seeds of each trace (baselines only) [default: 5, or 2 with --quick].
+    /// Seeds of each trace or regime (not fluid) [default: 5, or 2 with --quick].
     #[arg(long, env = "MEANFIELD_SEEDS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Shapes of the load (baselines only): azure-functions, worldcup, llm, steady, diurnal or bursty [default: all but
     /// llm; diurnal and azure-functions with --quick].
     #[arg(long, env = "MEANFIELD_TRACES", value_delimiter = ',', value_name = "NAME,...")]
     pub traces: Vec<meanfield_traces::synth::Preset>,
-    /// How the days that count are simulated (baselines only).
+    /// How the days that count are simulated (not fluid).
     #[arg(long, env = "MEANFIELD_EVAL_MODEL", value_enum, default_value_t = ModelName::Events)]
     pub model: ModelName,
     /// Threads [default: as many as the machine has].
@@ -274,4 +287,23 @@ pub struct CompletionsArgs {
 pub fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| format!("{error}, such as 500ms, 45s or 2m"))?;
     if duration.is_zero() { Err("it must be more than nothing".to_owned()) } else { Ok(duration) }
+}
+
+fn capacity(text: &str) -> Result<(PoolName, Capacity), String> {
+    let parts = text.split_once('=').and_then(|(pool, amounts)| Some((pool, amounts.split_once(',')?)));
+    let (pool, (cores, memory)) = parts.ok_or("it must be POOL=CORES,MEMORY, such as default=40,160Gi")?;
+    let cores: MilliCores = cores.parse().map_err(shown)?;
+    let memory: Bytes = memory.parse().map_err(shown)?;
+    let capacity = Capacity::new(cores.cores(), memory.as_mebi() / 1024.0).map_err(shown)?;
+    Ok((pool.parse().map_err(shown)?, capacity))
+}
+
+fn weight(text: &str) -> Result<Weight, String> {
+    let number: f64 = text.parse().map_err(|_| format!("weight: {text:?} is not a number"))?;
+    Weight::try_from(number).map_err(shown)
+}
+
+#[allow(clippy::needless_pass_by_value)] // as map_err hands it over
+fn shown(invalid: meanfield_common::invalid::Invalid) -> String {
+    invalid.to_string()
 }

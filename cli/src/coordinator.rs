@@ -15,6 +15,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         suspect_after: args.suspect_after,
         gone_after: args.gone_after,
         pools: args.pools,
+        capacities: args.capacity,
         token: args.token,
         max_body: args.max_body,
         grace: args.grace,

@@ -1,13 +1,15 @@
 //! `meanfield eval`: experiments whose tables stand in the docs.
 //!
 //! `baselines` runs every rule-based autoscaler, the reactive queue model and the yardsticks over the same simulated
-//! days; `fluid` compares the two models of the simulator. A report folder holds every result; what is there already is
+//! days; `regimes` goes from plenty to overload, with and without coordination; `fluid` compares the two models of the
+//! simulator. A report folder holds every result; what is there already is
 //! not computed again.
 
 mod baselines;
 pub mod cell;
 pub mod contestant;
 mod fluid;
+mod regimes;
 mod report;
 mod statistics;
 pub mod tuning;
@@ -19,5 +21,6 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     match args.experiment {
         Experiment::Baselines => baselines::run(args),
         Experiment::Fluid => fluid::run(args),
+        Experiment::Regimes => regimes::run(args),
     }
 }

@@ -48,6 +48,7 @@ mod tests {
     use std::sync::Arc;
 
     use meanfield_agent::{fleet::Fleet, http::Http, policy::ppo::Ppo};
+    use meanfield_common::{identity::PoolName, scarcity::Capacity};
     use meanfield_coordinator::{Clock, Options, serve};
     use meanfield_learner::{ActorCritic, Config};
     use meanfield_simulator::scenario::{Scenario, Start};
@@ -109,8 +110,12 @@ mod tests {
 
     #[tokio::test]
     async fn by_http_and_in_process_the_numbers_are_the_same() {
-        let pools = ["direct", "network"].map(|name| name.parse().unwrap()).to_vec();
-        let coordinator = Coordinator::open(Options { pools, ..Options::default() }, Clock::system()).unwrap();
+        let pools: Vec<PoolName> = ["direct", "network"].map(|name| name.parse().unwrap()).to_vec();
+        // Less than they need, so that some have to yield.
+        let capacity = Capacity::new(15.0, 100.0).unwrap();
+        let capacities = pools.iter().map(|pool| (pool.clone(), capacity)).collect();
+        let options = Options { pools, capacities, ..Options::default() };
+        let coordinator = Coordinator::open(options, Clock::system()).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http =
             Http::new(&format!("http://{}", listener.local_addr().unwrap()), coordinator.token().to_owned()).unwrap();
@@ -122,6 +127,9 @@ mod tests {
         assert_eq!(direct.len(), 15 * 12 + 15 * 11);
         assert_eq!(direct, network);
         assert!(direct.iter().any(|(_, answer)| answer.auxiliary.others == 10), "the one who left is gone");
+        let granted = |answer: &Answer| answer.scarcity.is_some_and(|scarcity| scarcity.grant.is_some());
+        let grants = direct.iter().filter(|(_, answer)| granted(answer)).count();
+        assert!((30..direct.len() / 2).contains(&grants), "{grants} of {} had to yield", direct.len());
 
         drop((http, stop));
         serving.await.unwrap().unwrap();

@@ -15,6 +15,7 @@
 //! | [`action`] | scaling steps, oscillation |
 //! | [`reward`] | the published reward and the default one |
 //! | [`fixed`], [`mean_field`] | exact sums and the auxiliary state g |
+//! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core
 //! | [`wire`] | the messages between agent and coordinator |
 
 pub mod action;
@@ -26,6 +27,7 @@ pub mod observation;
 pub mod queue;
 pub mod resources;
 pub mod reward;
+pub mod scarcity;
 pub mod slo;
 pub mod state;
 pub mod wire;

@@ -10,6 +10,7 @@ use crate::{
     identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
     mean_field::AuxiliaryState,
     reward::Reward,
+    scarcity::{Claim, Scarcity},
     state::LocalState,
 };
 
@@ -58,6 +59,9 @@ pub struct Heartbeat {
     pub action: Action,
     /// The reward of that action.
     pub reward: Reward,
+    /// What the agent wants of its pool's capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
 }
 
 /// The coordinator's answer to [`Heartbeat`].
@@ -72,6 +76,9 @@ pub struct Answer {
     pub team_reward: Option<f64>,
     /// What the agent is told to do.
     pub directives: Directives,
+    /// How scarce the pool's capacity is; absent where the coordinator was not told any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scarcity: Option<Scarcity>,
 }
 
 /// What the coordinator tells an agent with every answer.
@@ -123,7 +130,7 @@ mod tests {
     #[test]
     fn a_heartbeat_reads_back_as_written() {
         let heartbeat: Heartbeat = serde_json::from_str(HEARTBEAT).unwrap();
-        assert_eq!(heartbeat.round, None);
+        assert_eq!((heartbeat.round, heartbeat.claim), (None, None), "older agents claim nothing");
         let text = serde_json::to_string(&heartbeat).unwrap();
         assert_eq!(serde_json::from_str::<Heartbeat>(&text).unwrap(), heartbeat);
     }

@@ -10,6 +10,7 @@ use std::{
 
 use meanfield_common::{
     identity::{AgentId, PoolName},
+    scarcity::Capacity,
     wire::{Answer, Heartbeat, Leave, Register, Registered},
 };
 
@@ -73,6 +74,8 @@ impl Coordinator {
     fn with_store(options: Options, clock: Clock, mut store: Box<dyn Store>) -> Result<Self, Error> {
         let contents = store.load()?;
         let membership = Arc::new(Membership::new(&options.pools));
+        membership.configure(&options.capacities);
+        contents.capacities.iter().for_each(|(pool, capacity)| membership.set_capacity(pool, *capacity));
         membership.pause_all(contents.paused);
         let mut homeless = 0;
         for (id, record) in contents.agents.iter().filter(|(_, record)| record.member) {
@@ -123,7 +126,8 @@ impl Coordinator {
         Ok(Registered { agent, epoch, heartbeat_within_ms: milliseconds(self.0.options.suspect_after) })
     }
 
-    /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating.
+    /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating. Where the
+    /// pool has a capacity, one sort over its members is added once a round, or at most once a second.
     ///
     /// In real time the answer is the latest. With a round it describes the pool as the earlier rounds left it, for
     /// everybody in the round alike. Rounds of a pool only grow, also over episodes of a simulation, until all of its
@@ -132,8 +136,11 @@ impl Coordinator {
     /// # Errors
     /// If the agent is no member, or the message is from another epoch, out of sequence, or of an earlier round.
     pub fn heartbeat(&self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, Error> {
-        let answer = self.0.membership.heartbeat(agent, heartbeat, self.0.clock.now())?;
+        let (answer, capped) = self.0.membership.heartbeat(agent, heartbeat, self.0.clock.now())?;
         self.0.metrics.heartbeats.inc();
+        if capped {
+            self.0.metrics.claims_capped.inc();
+        }
         Ok(answer)
     }
 
@@ -187,6 +194,16 @@ impl Coordinator {
     /// If the store fails.
     pub async fn resume_all(&self) -> Result<(), Error> {
         self.0.writer.submit(Change::PauseAll(false)).await.map(drop)
+    }
+
+    /// Says what the members of a pool may reserve together, whatever the configuration says; none goes back to that.
+    /// Returns when it is durable.
+    ///
+    /// # Errors
+    /// If there is no such pool or the store fails.
+    pub async fn set_capacity(&self, pool: &PoolName, capacity: Option<Capacity>) -> Result<(), Error> {
+        self.pool(pool)?;
+        self.0.writer.submit(Change::Capacity(pool.clone(), capacity)).await.map(drop)
     }
 
     /// Whether the pause for all is on.

@@ -11,6 +11,7 @@
 //! | `POST /v1/agents/{id}/pause`, `.../resume` | pauses and resumes one agent |
 //! | `POST /v1/pause`, `POST /v1/resume` | pauses and resumes all |
 //! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
+//! | `PUT /v1/pools/{pool}/capacity`, `DELETE ...` | orders a capacity, or goes back to the configured one |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
 //!
 //! Everything below `/v1` needs the bearer token, and every refusal is a [`problem`]. Checks sit in extractors and
@@ -49,6 +50,7 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(control::resume_all))
         .routes(routes!(pools::list))
         .routes(routes!(pools::show))
+        .routes(routes!(pools::set_capacity, pools::clear_capacity))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use meanfield_common::{
     identity::{AgentId, AgentName, Epoch, PoolName},
+    scarcity::Capacity,
     wire::Register,
 };
 use uuid::Uuid;
@@ -26,17 +27,20 @@ pub(crate) enum Change {
     Gone(Vec<(AgentId, Epoch)>),
     Pause(AgentId, bool),
     PauseAll(bool),
+    /// An operator's word on a pool's capacity; none goes back to the configuration.
+    Capacity(PoolName, Option<Capacity>),
     /// Nothing: answered when everything before it is durable.
     Flush,
 }
 
 /// What a change means for the live membership.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
     Joined(AgentId, Record),
     Left(AgentId, Epoch),
     Paused(AgentId, bool),
     PausedAll(bool),
+    Capacity(PoolName, Option<Capacity>),
     Nothing,
 }
 
@@ -52,12 +56,14 @@ pub(crate) struct Ledger {
 pub(crate) struct Dirty {
     agents: BTreeMap<AgentId, Record>,
     paused: Option<bool>,
+    capacities: BTreeMap<PoolName, Option<Capacity>>,
 }
 
 impl Dirty {
     pub(crate) fn writes(self) -> Vec<Write> {
         let agents = self.agents.into_iter().map(|(id, record)| Write::Agent(id, record));
-        agents.chain(self.paused.map(Write::Paused)).collect()
+        let capacities = self.capacities.into_iter().map(|(pool, capacity)| Write::Capacity(pool, capacity));
+        agents.chain(self.paused.map(Write::Paused)).chain(capacities).collect()
     }
 }
 
@@ -98,6 +104,10 @@ impl Ledger {
                     dirty.paused = Some(paused);
                 }
                 Ok(Effect::PausedAll(paused))
+            }
+            Change::Capacity(pool, capacity) => {
+                dirty.capacities.insert(pool.clone(), capacity);
+                Ok(Effect::Capacity(pool, capacity))
             }
             Change::Flush => Ok(Effect::Nothing),
         }

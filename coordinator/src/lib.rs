@@ -9,6 +9,7 @@
 //! | [`options`], [`clock`], [`error`] | configuration, injected time, what can go wrong |
 //! | [`coordinator`] | the handle: every operation, once |
 //! | `membership`, `pool` | the members and the exact sums of their pools |
+//! | `claims` | what the members of a pool claim of its capacity, and who yields |
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
 //! | [`store`] | where it is written: sled, or nowhere |
 //! | [`view`] | what operators see |
@@ -16,6 +17,7 @@
 //! | [`http`], [`server`] | the routes, and the daemon around them |
 //! | [`token`] | the bearer token of the API |
 
+mod claims;
 pub mod clock;
 pub mod coordinator;
 pub mod error;

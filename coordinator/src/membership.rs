@@ -14,12 +14,13 @@ use meanfield_common::{
     identity::{AgentId, AgentName, Category, Epoch, PoolName},
     invalid::Invalid,
     mean_field::Contribution,
+    scarcity::Capacity,
     wire::{Answer, Directives, Heartbeat},
 };
 
 use crate::{
     error::Error,
-    pool::{Pool, Share},
+    pool::{Pool, Report, Share},
     store::Record,
     view::{AgentView, Cursor, PoolView, State, States},
 };
@@ -65,6 +66,21 @@ impl Membership {
         }
     }
 
+    /// Gives pools the capacities of the configuration.
+    pub(crate) fn configure(&self, capacities: &[(PoolName, Capacity)]) {
+        for pool in &self.pools {
+            let found = capacities.iter().find(|(name, _)| *name == pool.name);
+            pool.configure(found.map(|(_, capacity)| *capacity));
+        }
+    }
+
+    /// An operator's word on a pool's capacity; none goes back to the configuration.
+    pub(crate) fn set_capacity(&self, name: &PoolName, capacity: Option<Capacity>) {
+        if let Some(index) = self.pool_index(name) {
+            self.pools[index].set_capacity(capacity);
+        }
+    }
+
     fn pool_index(&self, name: &PoolName) -> Option<usize> {
         self.pools.iter().position(|pool| pool.name == *name)
     }
@@ -101,7 +117,7 @@ impl Membership {
                 entry.insert(member(share));
             }
             Entry::Vacant(entry) => {
-                entry.insert(member(self.pools[pool].admit(id)));
+                entry.insert(member(self.pools[pool].admit(id, &record.name)));
             }
         }
         true
@@ -142,8 +158,9 @@ impl Membership {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Takes a heartbeat and answers it. Nothing is allocated, and no step depends on the number of members.
-    pub(crate) fn heartbeat(&self, id: AgentId, beat: &Heartbeat, now: u64) -> Result<Answer, Error> {
+    /// Takes a heartbeat and answers it, and says whether its claim counts less than it says. Nothing is allocated, and
+    /// no step depends on the number of members, but for the sort of [`crate::claims`].
+    pub(crate) fn heartbeat(&self, id: AgentId, beat: &Heartbeat, now: u64) -> Result<(Answer, bool), Error> {
         let mut entry = self.members.get_mut(&id).ok_or(Error::UnknownAgent(id))?;
         let member = &mut *entry;
         let pool = &self.pools[member.pool];
@@ -152,7 +169,8 @@ impl Membership {
             pool.again(&member.share, beat.round)?
         } else {
             let one = Contribution::new(&beat.state, &beat.action, beat.reward);
-            let snapshot = pool.report(&mut member.share, one, beat.round)?;
+            let report = Report { one, claim: beat.claim.as_ref(), round: beat.round, now };
+            let snapshot = pool.report(&mut member.share, &report)?;
             member.last = Some(*beat);
             snapshot
         };
@@ -161,12 +179,14 @@ impl Membership {
         member.suspect = false;
         let paused = member.paused || self.all_paused();
         drop(entry);
-        Ok(Answer {
+        let answer = Answer {
             sequence: beat.sequence,
             auxiliary: snapshot.others().auxiliary(),
             team_reward: snapshot.team.mean_reward(),
             directives: Directives { paused },
-        })
+            scarcity: snapshot.scarcity,
+        };
+        Ok((answer, snapshot.capped))
     }
 
     /// Marks who has been silent since `suspect_before`, and names who has been since `gone_before`.
@@ -231,6 +251,7 @@ impl Membership {
     }
 
     fn view(&self, id: AgentId, member: &Member, now: u64) -> AgentView {
+        let (scarcity, claim_capped) = self.pools[member.pool].standing(&member.share);
         AgentView {
             id,
             name: member.name.clone(),
@@ -245,6 +266,9 @@ impl Membership {
             local: member.last.map(|last| last.state),
             action: member.last.map(|last| last.action),
             reward: member.last.map(|last| last.reward),
+            claim: member.last.and_then(|last| last.claim),
+            claim_capped,
+            grant: scarcity.and_then(|scarcity| scarcity.grant),
         }
     }
 
@@ -264,6 +288,7 @@ impl Membership {
                 round: pool.round(),
                 mean_field: sums.auxiliary().into(),
                 mean_reward: sums.mean_reward(),
+                scarcity: pool.scarcity(),
             }
         };
         self.pools.iter().zip(states).map(view).collect()
@@ -277,11 +302,11 @@ impl Membership {
     /// Recomputes every pool's sums from its members and compares. True says that they agree; meaningful only while
     /// nobody joins, reports or leaves, since the members are not all looked at in the same instant.
     pub(crate) fn audit(&self) -> bool {
-        let mut shares = vec![Vec::new(); self.pools.len()];
+        let mut members = vec![Vec::new(); self.pools.len()];
         for member in &self.members {
-            shares[member.pool].push(member.share);
+            members[member.pool].push((member.share, member.last.and_then(|last| last.claim)));
         }
-        self.pools.iter().zip(&shares).all(|(pool, shares)| pool.audit(shares.iter()))
+        self.pools.iter().zip(&members).all(|(pool, members)| pool.audit(members))
     }
 }
 
@@ -335,6 +360,7 @@ mod tests {
             state: LocalState::default(),
             action: Action::HOLD,
             reward: Reward::default(),
+            claim: None,
         };
         membership.heartbeat(id, &beat, 100).unwrap();
         assert!(!membership.part_overdue(&overdue, 50));

@@ -45,6 +45,12 @@ struct OfPool {
     pool: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartOfPool {
+    pool: String,
+    part: &'static str,
+}
+
 impl EncodeLabelValue for State {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         let name = match self {
@@ -69,6 +75,7 @@ pub struct Metrics {
     pub(crate) registrations: Counter,
     pub(crate) leaves: Counter,
     pub(crate) gone: Counter,
+    pub(crate) claims_capped: Counter,
     pub(crate) heartbeat_seconds: Histogram,
     refusals: Family<OfKind, Counter>,
     agents: Family<InState, Gauge>,
@@ -77,6 +84,9 @@ pub struct Metrics {
     pool_slo_preservation: Family<OfPool, Level>,
     pool_utilisation: Family<OfPool, Level>,
     pool_reward: Family<OfPool, Level>,
+    pool_price: Family<OfPool, Level>,
+    pool_grants: Family<OfPool, Level>,
+    pool_headroom: Family<PartOfPool, Level>,
 }
 
 impl Metrics {
@@ -87,6 +97,7 @@ impl Metrics {
             registrations: Counter::default(),
             leaves: Counter::default(),
             gone: Counter::default(),
+            claims_capped: Counter::default(),
             // 1 us to 0.26 s.
             heartbeat_seconds: Histogram::new(exponential_buckets(1e-6, 4.0, 10)),
             refusals: Family::default(),
@@ -96,6 +107,9 @@ impl Metrics {
             pool_slo_preservation: Family::default(),
             pool_utilisation: Family::default(),
             pool_reward: Family::default(),
+            pool_price: Family::default(),
+            pool_grants: Family::default(),
+            pool_headroom: Family::default(),
         };
         metrics.register();
         metrics
@@ -108,6 +122,8 @@ impl Metrics {
         registry.register("registrations", "Registrations taken", self.registrations.clone());
         registry.register("leaves", "Agents that left or were removed", self.leaves.clone());
         registry.register("gone", "Agents that were silent for too long", self.gone.clone());
+        let capped = "Claims of more than the offered work bears out";
+        registry.register("claims_capped", capped, self.claims_capped.clone());
         registry.register("refusals", "Requests refused, by kind of problem", self.refusals.clone());
         registry.register(
             "heartbeat_seconds",
@@ -120,6 +136,9 @@ impl Metrics {
         registry.register("pool_slo_preservation", "Mean SLO preservation", self.pool_slo_preservation.clone());
         registry.register("pool_utilisation", "Mean utilisation", self.pool_utilisation.clone());
         registry.register("pool_reward", "Mean reward", self.pool_reward.clone());
+        registry.register("pool_price", "What a core is worth, in weight", self.pool_price.clone());
+        registry.register("pool_grants", "Members that have to yield", self.pool_grants.clone());
+        registry.register("pool_headroom", "How much room the pool has, by part", self.pool_headroom.clone());
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running version", build);
         // Every kind is there from the start, so that a rate over the first refusal is right.
@@ -145,6 +164,20 @@ impl Metrics {
             set(&self.pool_slo_preservation, &label, reported.then_some(pool.mean_field.slo_preservation.mean));
             set(&self.pool_utilisation, &label, reported.then_some(pool.mean_field.utilisation.mean));
             set(&self.pool_reward, &label, pool.mean_reward);
+            let scarcity = pool.scarcity.as_ref();
+            set(&self.pool_price, &label, scarcity.map(|scarcity| scarcity.price));
+            set(&self.pool_grants, &label, scarcity.map(|scarcity| scarcity.grants as f64));
+            let headroom = scarcity.map(|scarcity| scarcity.headroom).unwrap_or_default();
+            for (part, value) in [
+                ("free", headroom.free),
+                ("load", headroom.load),
+                ("saturation", headroom.saturation),
+                ("unscheduled", headroom.unscheduled),
+                ("memory", headroom.memory),
+            ] {
+                let label = PartOfPool { pool: label.pool.clone(), part };
+                set(&self.pool_headroom, &label, scarcity.map(|_| value));
+            }
         }
         self.agents.get_or_create(&InState { state: State::Active }).set(count(active));
         self.agents.get_or_create(&InState { state: State::Suspect }).set(count(suspect));
@@ -156,7 +189,10 @@ impl Metrics {
 }
 
 /// A mean over nobody is not 0 but absent.
-fn set(family: &Family<OfPool, Level>, label: &OfPool, value: Option<f64>) {
+fn set<L>(family: &Family<L, Level>, label: &L, value: Option<f64>)
+where
+    L: Clone + std::hash::Hash + Eq,
+{
     match value {
         Some(value) => {
             family.get_or_create(label).set(value);

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use meanfield_common::{identity::PoolName, invalid::Invalid};
+use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity};
 
 /// A coordinator's configuration. [`Options::default`] keeps everything in memory.
 #[derive(Debug, Clone)]
@@ -16,6 +16,9 @@ pub struct Options {
     pub gone_after: Duration,
     /// The pools that agents may join: at least one, each once.
     pub pools: Vec<PoolName>,
+    /// What the members of a pool may reserve together; pools that are not named are never scarce. An operator's word
+    /// by the API counts more, and outlasts a restart.
+    pub capacities: Vec<(PoolName, Capacity)>,
     /// The bearer token of the HTTP API. `None` takes the one in the data directory, made at the first start; without
     /// a data directory, a new one.
     pub token: Option<String>,
@@ -35,6 +38,7 @@ impl Default for Options {
             suspect_after: Duration::from_secs(45),
             gone_after: Duration::from_secs(120),
             pools: DEFAULT_POOL.parse().into_iter().collect(),
+            capacities: Vec::new(),
             token: None,
             max_body: 16 * 1024,
             grace: Duration::from_secs(10),
@@ -63,6 +67,14 @@ impl Options {
         for (at, pool) in self.pools.iter().enumerate() {
             if self.pools[..at].contains(pool) {
                 return Err(Invalid::new("pools", pool, "named once only"));
+            }
+        }
+        for (at, (pool, _)) in self.capacities.iter().enumerate() {
+            if !self.pools.contains(pool) {
+                return Err(Invalid::new("capacity", pool, "of a pool that is configured"));
+            }
+            if self.capacities[..at].iter().any(|(other, _)| other == pool) {
+                return Err(Invalid::new("capacity", pool, "named once only"));
             }
         }
         if let Some(token) = &self.token {
@@ -100,6 +112,9 @@ mod tests {
         let twice = refused(|o| o.pools.push("default".parse().unwrap()));
         assert_eq!((twice.field.as_str(), twice.value.as_str()), ("pools", "default"));
         assert_eq!(refused(|o| o.max_body = 10).field, "max_body");
+        let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
+        assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
+        assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");
         for bad in ["short", "with a space in it", "tab\tin-the-middle-of-it", "umlaut-äöü-umlaut"] {
             let error = refused(|o| o.token = Some(bad.to_owned()));
             assert_eq!(error.field, "token");

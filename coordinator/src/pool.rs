@@ -4,18 +4,21 @@
 //! same answer whatever the order in which they report, so the first report of a round freezes the sums as the
 //! rounds before left them and the whole round is answered from there.
 //!
+//! What members claim of the pool's capacity is frozen and answered in the same way ([`crate::claims`]).
+//!
 //! Locking: a member's [`Share`] lives in its membership entry. Whoever changes one holds that entry exclusively and
 //! takes the pool's lock inside, never the other way round; the sums therefore always equal the shares.
 
 use std::collections::HashMap;
 
 use meanfield_common::{
-    identity::{AgentId, PoolName},
+    identity::{AgentId, AgentName, PoolName},
     mean_field::{Contribution, Sums},
+    scarcity::{Capacity, Claim, Scarcity},
 };
 use parking_lot::Mutex;
 
-use crate::error::Error;
+use crate::{claims::Claims, error::Error, view::ScarcityView};
 
 /// A pool and its sums.
 #[derive(Debug)]
@@ -34,6 +37,7 @@ struct State {
     /// Contributions in `frozen` whose agents have left since: one that comes back within the round must still be
     /// answered without its own. Emptied at each freeze.
     departed: HashMap<AgentId, Contribution>,
+    claims: Claims,
     members: usize,
     /// Whether all members have left since the last report of a round. The next may then be of an earlier round, as
     /// the first of a new run; one of the same round still belongs to it, for it must not matter whether those who
@@ -42,13 +46,15 @@ struct State {
 }
 
 /// What one member has in its pool's sums.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
     latest: Option<Contribution>,
     /// What was in the frozen sums, if `latest` changed after they were frozen.
     frozen: Option<Contribution>,
     /// The pool's `freezes` when `latest` changed last.
     since: u64,
+    /// Its place among the claims.
+    slot: usize,
 }
 
 impl Share {
@@ -62,6 +68,19 @@ impl Share {
 pub(crate) struct Snapshot {
     pub(crate) team: Sums,
     own: Option<Contribution>,
+    pub(crate) scarcity: Option<Scarcity>,
+    /// Whether a claim that was taken now counts less than it says.
+    pub(crate) capped: bool,
+}
+
+/// What a member reports.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Report<'a> {
+    pub(crate) one: Contribution,
+    pub(crate) claim: Option<&'a Claim>,
+    pub(crate) round: Option<u64>,
+    /// When, on the coordinator's clock.
+    pub(crate) now: u64,
 }
 
 impl Snapshot {
@@ -76,19 +95,34 @@ impl Pool {
         Self { name, state: Mutex::default() }
     }
 
-    /// The share of an agent that joins: nothing until it reports.
-    pub(crate) fn admit(&self, id: AgentId) -> Share {
-        let mut state = self.state.lock();
-        state.members += 1;
-        Share { latest: None, frozen: state.departed.remove(&id), since: state.freezes }
+    /// The capacity of the configuration.
+    pub(crate) fn configure(&self, capacity: Option<Capacity>) {
+        self.state.lock().claims.configure(capacity);
     }
 
-    /// Puts a contribution in the place of the member's last one.
-    pub(crate) fn report(&self, share: &mut Share, one: Contribution, round: Option<u64>) -> Result<Snapshot, Error> {
+    /// The capacity that an operator ordered; none goes back to the configuration.
+    pub(crate) fn set_capacity(&self, capacity: Option<Capacity>) {
+        self.state.lock().claims.set_capacity(capacity);
+    }
+
+    /// The share of an agent that joins: nothing until it reports.
+    pub(crate) fn admit(&self, id: AgentId, name: &AgentName) -> Share {
         let mut state = self.state.lock();
-        state.enter(round)?;
-        state.replace(share, Some(one));
-        Ok(state.snapshot(share, round))
+        state.members += 1;
+        let slot = state.claims.admit(name.as_str());
+        Share { latest: None, frozen: state.departed.remove(&id), since: state.freezes, slot }
+    }
+
+    /// Puts a report in the place of the member's last one.
+    pub(crate) fn report(&self, share: &mut Share, report: &Report<'_>) -> Result<Snapshot, Error> {
+        let mut state = self.state.lock();
+        state.enter(report.round)?;
+        state.replace(share, Some(report.one));
+        let capped = state.claims.claim(share.slot, report.claim);
+        if report.round.is_none() {
+            state.claims.refresh(report.now);
+        }
+        Ok(Snapshot { capped, ..state.snapshot(share, report.round) })
     }
 
     /// The answer to a report that was taken before.
@@ -100,13 +134,16 @@ impl Pool {
 
     /// Takes the member's contribution out; it stays a member.
     pub(crate) fn clear(&self, share: &mut Share) {
-        self.state.lock().replace(share, None);
+        let mut state = self.state.lock();
+        state.replace(share, None);
+        state.claims.clear(share.slot);
     }
 
     /// Takes the member's contribution out for good.
     pub(crate) fn part(&self, id: AgentId, share: &mut Share) {
         let mut state = self.state.lock();
         state.replace(share, None);
+        state.claims.part(share.slot);
         if let Some(frozen) = share.frozen(state.freezes) {
             state.departed.insert(id, frozen);
         }
@@ -119,21 +156,33 @@ impl Pool {
         self.state.lock().latest
     }
 
+    /// How scarce its capacity is; none without one.
+    pub(crate) fn scarcity(&self) -> Option<ScarcityView> {
+        self.state.lock().claims.view()
+    }
+
+    /// What a member is told about scarcity, and whether its claim counts less than it says.
+    pub(crate) fn standing(&self, share: &Share) -> (Option<Scarcity>, bool) {
+        let state = self.state.lock();
+        (state.claims.scarcity(share.slot), state.claims.capped(share.slot))
+    }
+
     /// The latest round of a pool that runs in lock-step.
     pub(crate) fn round(&self) -> Option<u64> {
         self.state.lock().round
     }
 
-    /// Whether both sums are what these shares, which must be all of the members', add up to.
-    pub(crate) fn audit<'a>(&self, shares: impl Iterator<Item = &'a Share>) -> bool {
+    /// Whether both sums are what these shares, which must be all of the members', add up to, and the claims theirs.
+    pub(crate) fn audit(&self, members: &[(Share, Option<Claim>)]) -> bool {
         let state = self.state.lock();
         let (mut latest, mut frozen) = (Sums::default(), Sums::default());
-        for share in shares {
+        for (share, _) in members {
             share.latest.iter().for_each(|one| latest.add(one));
             share.frozen(state.freezes).iter().for_each(|one| frozen.add(one));
         }
         state.departed.values().for_each(|one| frozen.add(one));
-        latest == state.latest && frozen == state.frozen
+        let claims: Vec<_> = members.iter().map(|(share, claim)| (share.slot, *claim)).collect();
+        latest == state.latest && frozen == state.frozen && state.claims.audit(&claims)
     }
 }
 
@@ -158,6 +207,7 @@ impl State {
             self.round = round;
             self.frozen = self.latest;
             self.freezes += 1;
+            self.claims.begin_round();
             self.departed.clear();
         }
         Ok(())
@@ -170,13 +220,15 @@ impl State {
         if let Some(new) = &one {
             self.latest.add(new);
         }
-        *share = Share { latest: one, frozen: share.frozen(self.freezes), since: self.freezes };
+        let frozen = share.frozen(self.freezes);
+        *share = Share { latest: one, frozen, since: self.freezes, ..*share };
     }
 
     fn snapshot(&self, share: &Share, round: Option<u64>) -> Snapshot {
-        match round {
-            None => Snapshot { team: self.latest, own: share.latest },
-            Some(_) => Snapshot { team: self.frozen, own: share.frozen(self.freezes) },
-        }
+        let (team, own) = match round {
+            None => (self.latest, share.latest),
+            Some(_) => (self.frozen, share.frozen(self.freezes)),
+        };
+        Snapshot { team, own, scarcity: self.claims.scarcity(share.slot), capped: false }
     }
 }

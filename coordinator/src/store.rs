@@ -1,7 +1,7 @@
 //! Where membership and pauses are written down.
 //!
-//! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; and
-//! whether everybody is paused. It is read once, at the start, and never repairs what it finds.
+//! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; the
+//! capacities that operators ordered; and whether everybody is paused. It is read once, at the start, and never repairs what it finds.
 
 mod disk;
 mod rehearsal;
@@ -12,7 +12,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_common::identity::{AgentId, AgentName, Category, Epoch, PoolName};
+use meanfield_common::{
+    identity::{AgentId, AgentName, Category, Epoch, PoolName},
+    scarcity::Capacity,
+};
 use serde::{Deserialize, Serialize};
 
 pub use disk::Disk;
@@ -36,21 +39,25 @@ pub struct Record {
 }
 
 /// Everything a store holds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Contents {
     /// Every agent that ever registered.
     pub agents: Vec<(AgentId, Record)>,
     /// Whether everybody is paused.
     pub paused: bool,
+    /// What operators said about pools' capacities; none goes back to the configuration.
+    pub capacities: Vec<(PoolName, Option<Capacity>)>,
 }
 
 /// One change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// The new record of an agent.
     Agent(AgentId, Record),
     /// Whether everybody is paused.
     Paused(bool),
+    /// An operator's word on a pool's capacity.
+    Capacity(PoolName, Option<Capacity>),
 }
 
 /// A place to keep [`Contents`].

@@ -8,6 +8,7 @@ use meanfield_common::{
     invalid::Invalid,
     mean_field::{AuxiliaryState, Moments},
     reward::Reward,
+    scarcity::{Capacity, Claim, Grant, Headroom},
     state::LocalState,
 };
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,12 @@ pub struct AgentView {
     pub action: Option<Action>,
     /// The reward that it last reported.
     pub reward: Option<Reward>,
+    /// What it last claimed of the pool's capacity.
+    pub claim: Option<Claim>,
+    /// Whether that is more than its offered work bears out: it counts up to one and a half times that and a little.
+    pub claim_capped: bool,
+    /// Its cap, while it has to yield.
+    pub grant: Option<Grant>,
 }
 
 /// How many agents are in which state.
@@ -76,6 +83,34 @@ pub struct PoolView {
     pub mean_field: MeanField,
     /// The mean reward over those that have reported.
     pub mean_reward: Option<f64>,
+    /// How scarce its capacity is; absent where none is known.
+    pub scarcity: Option<ScarcityView>,
+}
+
+/// How scarce a pool's capacity is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScarcityView {
+    /// What its members may reserve together.
+    pub capacity: Capacity,
+    /// How much room is left.
+    pub headroom: Headroom,
+    /// What a core is worth, in weight.
+    pub price: f64,
+    /// How many members yield.
+    pub grants: u64,
+    /// How many members claim more than their work bears out.
+    pub capped: u64,
+    /// Who yields, in order of names; at most a hundred.
+    pub yielding: Vec<Yielding>,
+}
+
+/// One that yields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Yielding {
+    /// Its name.
+    pub name: AgentName,
+    /// Its cap.
+    pub grant: Grant,
 }
 
 /// The mean field of a whole pool.

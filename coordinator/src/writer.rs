@@ -150,6 +150,7 @@ impl Work {
             }
             Effect::Paused(id, paused) => self.membership.pause(id, paused),
             Effect::PausedAll(paused) => self.membership.pause_all(paused),
+            Effect::Capacity(pool, capacity) => self.membership.set_capacity(&pool, capacity),
             Effect::Nothing => {}
         }
         Outcome::Done

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use meanfield_common::{
-    invalid::Invalid,
+    invalid::{Invalid, within},
     resources::{Bounds, Bytes, MilliCores, Resources, Scale},
+    scarcity::Weight,
+    slo::Slo,
 };
 use meanfield_traces::synth::Preset;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    cluster::{Cluster, Model, Spec, TenantId, TenantSpec},
+    cluster::{Cluster, Model, Sharing, Spec, TenantId, TenantSpec},
     placement::Node,
     workload::{Workload, functions},
 };
@@ -28,6 +30,12 @@ pub const DAY_STEPS: usize = 480;
 /// The most tenants that a scenario takes.
 pub const MOST_TENANTS: usize = 10_000;
 
+/// The place of the stream of common bursts: beyond any tenant's.
+const COMMON: usize = 1 << 32;
+
+/// The part of its mean rate that a batch job has to complete.
+const BATCH: f64 = 0.8;
+
 /// Nodes for so many tenants.
 const NODES_PER_TENANTS: (usize, usize) = (5, 12);
 
@@ -41,6 +49,15 @@ pub struct Scenario {
     steps: usize,
     load: Preset,
     model: Model,
+    sharing: Sharing,
+    /// How many times the usual arrivals come.
+    demand: f64,
+    /// Weights of the tenants in turn.
+    weights: Vec<Weight>,
+    /// Every so manieth tenant is a batch job.
+    batch: Option<usize>,
+    /// How many times higher everybody's arrivals are in a common burst.
+    bursts: Option<f64>,
 }
 
 /// How tenants are sized when an episode starts.
@@ -67,8 +84,19 @@ impl Scenario {
         if !(1..=MOST_TENANTS).contains(&tenants) {
             return Err(Invalid::new("agents", tenants, format!("within [1, {MOST_TENANTS}]")));
         }
-        Self { workloads: workloads.to_vec(), tenants, steps, load: Preset::Diurnal, model: Model::Fluid }
-            .with_steps(steps)
+        let scenario = Self {
+            workloads: workloads.to_vec(),
+            tenants,
+            steps,
+            load: Preset::Diurnal,
+            model: Model::Fluid,
+            sharing: Sharing::default(),
+            demand: 1.0,
+            weights: vec![Weight::default()],
+            batch: None,
+            bursts: None,
+        };
+        scenario.with_steps(steps)
     }
 
     /// The same under another shape of load.
@@ -91,6 +119,69 @@ impl Scenario {
         Self { model, ..self }
     }
 
+    /// The same with pods that share cores in another way.
+    #[must_use]
+    pub fn with_sharing(self, sharing: Sharing) -> Self {
+        Self { sharing, ..self }
+    }
+
+    /// The same with so many times the usual arrivals, on the same nodes.
+    pub fn with_demand(self, times: f64) -> Result<Self, Invalid> {
+        Ok(Self { demand: within("demand", times, 1e-3, 1e3)?, ..self })
+    }
+
+    /// The same with these weights, given to the tenants in turn.
+    pub fn with_weights(self, weights: &[Weight]) -> Result<Self, Invalid> {
+        if weights.is_empty() {
+            return Err(Invalid::new("weights", 0, "at least 1"));
+        }
+        Ok(Self { weights: weights.to_vec(), ..self })
+    }
+
+    /// The same with every so manieth tenant a batch job: its objective is no latency but to complete four fifths of its
+    /// mean rate while there is so much to do.
+    pub fn with_batch(self, every: usize) -> Result<Self, Invalid> {
+        if every == 0 {
+            return Err(Invalid::new("batch", every, "at least 1"));
+        }
+        Ok(Self { batch: Some(every), ..self })
+    }
+
+    /// The same with bursts that come to all tenants at once and multiply their arrivals: one in three quarters of an
+    /// hour, for two to five minutes.
+    pub fn with_bursts(self, times: f64) -> Result<Self, Invalid> {
+        Ok(Self { bursts: Some(within("bursts", times, 1.0, 100.0)?), ..self })
+    }
+
+    /// The highest demand of all tenants together, and the mean one, over the cores of the cluster.
+    pub fn pressure(&self, seed: u64) -> Result<(f64, f64), Invalid> {
+        let mut total = vec![0.0; self.steps];
+        for place in 0..self.tenants {
+            let tenant = self.tenant(place, seed, Start::Sized)?;
+            let one = tenant.workload.cpu_seconds();
+            total.iter_mut().zip(tenant.arrivals.iter()).for_each(|(sum, rate)| *sum += rate * one);
+        }
+        let cores: f64 = self.cluster().nodes.iter().map(|node| node.cores).sum();
+        let highest = total.iter().copied().fold(0.0, f64::max);
+        Ok((highest / cores, total.iter().sum::<f64>() / (self.steps as f64 * cores)))
+    }
+
+    /// How many times higher everybody's arrivals are, step by step.
+    fn common(&self, seed: u64) -> Vec<f64> {
+        let mut times = vec![1.0; self.steps];
+        if let Some(height) = self.bursts {
+            let mut rng = stream(seed, COMMON);
+            let mut step = 0;
+            while step < times.len() {
+                let (wait, hold) = (rng.random_range(90..270), rng.random_range(8..20));
+                step += wait;
+                times.iter_mut().skip(step).take(hold).for_each(|times| *times = height);
+                step += hold;
+            }
+        }
+        times
+    }
+
     /// How many tenants it starts with.
     #[must_use]
     pub fn tenants(&self) -> usize {
@@ -103,27 +194,42 @@ impl Scenario {
         self.steps
     }
 
+    /// What the objective of the tenant at a place is worth beside those of others.
+    #[must_use]
+    pub fn weight(&self, place: usize) -> Weight {
+        self.weights[place % self.weights.len()]
+    }
+
     /// The nodes and rules.
     #[must_use]
     pub fn cluster(&self) -> Spec {
         let node = Node::new(8.0, Bytes::mebi(32 * 1024));
         let (nodes, tenants) = NODES_PER_TENANTS;
         let count = (self.tenants * nodes).div_ceil(tenants);
-        Spec { model: self.model, ..Spec::new(vec![node; count], STEP_SECONDS, 1.5) }
+        let (model, sharing) = (self.model, self.sharing);
+        Spec { model, sharing, ..Spec::new(vec![node; count], STEP_SECONDS, 1.5) }
     }
 
     /// The tenant at a place, with arrivals drawn from a seed.
     pub fn tenant(&self, place: usize, seed: u64, start: Start) -> Result<TenantSpec, Invalid> {
         let workload = self.workloads[place % self.workloads.len()].clone();
         let mut rng = stream(seed, place);
-        let arrivals =
+        let mut arrivals =
             self.load.generate_with_day(workload.mean_rate(), self.steps, STEP_SECONDS, DAY_SECONDS, &mut rng);
         let bounds = bounds(&workload)?;
         let scale = bounds.clamp(&match start {
             Start::Sized => sized(&workload, 2.0, 1500),
             Start::Random => sized(&workload, 1.0 + 3.0 * rng.random::<f64>(), rng.random_range(500..=2000)),
         });
-        let slo = workload.slo()?;
+        let slo = if self.batch.is_some_and(|every| place.is_multiple_of(every)) {
+            Slo::throughput(BATCH * self.demand * workload.mean_rate())?
+        } else {
+            workload.slo()?
+        };
+        if self.demand != 1.0 || self.bursts.is_some() {
+            let common = self.common(seed);
+            arrivals.iter_mut().zip(common).for_each(|(rate, times)| *rate *= self.demand * times);
+        }
         Ok(TenantSpec { workload, changes: Vec::new(), slo, bounds, scale, arrivals: Arc::from(arrivals) })
     }
 

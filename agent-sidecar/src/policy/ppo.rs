@@ -10,6 +10,7 @@ use meanfield_common::{
     mean_field::FEATURES,
     observation::Observation,
     resources::{Bounds, Bytes, MilliCores, Resources, Scale},
+    scarcity,
 };
 use meanfield_learner::{ActScratch, ActorCritic, Choice, Config, Mode, Segment, Step};
 use rand::SeedableRng;
@@ -37,8 +38,9 @@ pub fn check(config: &Config) -> Result<(), Invalid> {
         let bound = format!("7 or {} plus the embedding's {}", features::SIZE, config.embedding);
         return Err(Invalid::new("observation", config.observation, bound));
     }
-    if config.auxiliary != FEATURES {
-        return Err(Invalid::new("auxiliary", config.auxiliary, format!("{FEATURES}")));
+    let with_headroom = FEATURES + scarcity::FEATURES;
+    if config.auxiliary != FEATURES && config.auxiliary != with_headroom {
+        return Err(Invalid::new("auxiliary", config.auxiliary, format!("{FEATURES} or {with_headroom}")));
     }
     if config.heads != [7] && config.heads != [3, 3, 3] {
         return Err(Invalid::new("heads", format!("{:?}", config.heads), "[7] or [3, 3, 3]"));
@@ -178,7 +180,12 @@ impl Policy for Ppo {
             // What comes of a pause is nobody's doing, and a trajectory must not run across it: begin anew afterwards.
             self.record = Record::default();
         } else if self.explorer.is_some() {
-            let auxiliary = view.auxiliary.features(self.network.config().auxiliary_form);
+            let config = self.network.config();
+            let mut auxiliary = view.auxiliary.features(config.auxiliary_form).to_vec();
+            if config.auxiliary > FEATURES {
+                let headroom = view.scarcity.map(|scarcity| scarcity.headroom).unwrap_or_default();
+                auxiliary.extend_from_slice(&headroom.features());
+            }
             let value = self.network.value(&observation, &auxiliary, &mut self.scratch)?;
             self.record.observations.extend_from_slice(&observation);
             self.record.auxiliaries.extend_from_slice(&auxiliary);

@@ -36,6 +36,8 @@ const VARIATION: f64 = 0.6;
 const CAREFUL: f64 = 0.85;
 const FORGET: f64 = 1.01;
 const MOST_CAUTION: f64 = 0.9;
+/// Steps after a grant that teach no caution: about what it takes to start pods and work off what waits.
+const EXCUSED: u32 = 6;
 /// Utilisation that is never planned above, nor below.
 const HOTTEST: f64 = 0.9;
 const COOLEST: f64 = 0.05;
@@ -53,6 +55,8 @@ pub struct Reactive {
     rest: f64,
     /// How much of [`HOTTEST`] is left after what was missed lately.
     caution: f64,
+    /// Steps that nothing is learnt from.
+    excused: u32,
     demand: VecDeque<f64>,
     memory: VecDeque<u64>,
 }
@@ -113,7 +117,10 @@ impl Reactive {
     fn learn_caution(&mut self, view: &View<'_>) {
         let seen = view.seen;
         self.caution /= FORGET;
-        let settled = seen.ready == seen.scale.replicas && seen.oom_kills == 0;
+        // What was missed for want of a grant, or of what waited meanwhile, says nothing about the model.
+        let yields = view.scarcity.is_some_and(|scarcity| scarcity.grant.is_some());
+        self.excused = if yields { EXCUSED } else { self.excused.saturating_sub(1) };
+        let settled = seen.ready == seen.scale.replicas && seen.oom_kills == 0 && self.excused == 0;
         if settled && view.target.slo.violated(seen) {
             let utilisation = seen.cpu_utilisation() / HOTTEST;
             self.caution = self.caution.max(1.0 - CAREFUL * utilisation.min(1.0 - self.caution)).min(MOST_CAUTION);

@@ -7,7 +7,7 @@ use meanfield_agent::{
     environment::{SharedCluster, Target, Tenant},
     policy::{Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, reactive::Reactive, rules::Rules},
 };
-use meanfield_common::{action::Action, reward::Shape, slo::Slo};
+use meanfield_common::{action::Action, reward::Shape, scarcity::Weight, slo::Slo};
 use meanfield_simulator::{
     cluster::{Cluster, Spec},
     scenario::{Scenario, Start},
@@ -39,7 +39,7 @@ fn run<P: Policy>(place: usize, policy: P, slo: Option<Slo>, times: impl Fn(usiz
     cluster.warm_up();
     cluster.advance();
     let cluster: SharedCluster = Arc::new(Mutex::new(cluster));
-    let target = Target { name: name.clone(), category, slo, bounds };
+    let target = Target { name: name.clone(), category, slo, bounds, weight: Weight::default() };
     let environment = Tenant::new(cluster.clone(), id, name);
     let mut agent = Agent::new(target, environment, Coordinator::default(), pool(), policy, Shape::BALANCED);
     let step = |_| {

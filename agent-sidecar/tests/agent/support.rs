@@ -14,6 +14,7 @@ use meanfield_common::{
     mean_field::{AuxiliaryState, Moments},
     observation::Observation,
     resources::{Bounds, Bytes, MilliCores, Scale},
+    scarcity::{Scarcity, Weight},
     slo::{Percentile, Slo},
     wire::{Answer, Directives, Heartbeat, Leave, Problem, Register, Registered},
 };
@@ -46,6 +47,8 @@ struct State {
     epochs: u64,
     trouble: Option<link::Error>,
     paused: bool,
+    scarcity: Option<Scarcity>,
+    refuses_claims: Option<link::Error>,
 }
 
 struct Member {
@@ -68,6 +71,16 @@ impl Coordinator {
 
     pub fn pauses(&self, paused: bool) {
         self.state.lock().paused = paused;
+    }
+
+    /// What everybody is told about scarcity.
+    pub fn grants(&self, scarcity: Option<Scarcity>) {
+        self.state.lock().scarcity = scarcity;
+    }
+
+    /// Heartbeats with a claim fail like this from now on, or not.
+    pub fn refuses_claims(&self, refusal: Option<link::Error>) {
+        self.state.lock().refuses_claims = refusal;
     }
 
     pub fn members(&self) -> usize {
@@ -163,6 +176,9 @@ impl Link for Coordinator {
     async fn heartbeat(&mut self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, link::Error> {
         let mut state = self.state.lock();
         state.works()?;
+        if let Some(refusal) = state.refuses_claims.clone().filter(|_| heartbeat.claim.is_some()) {
+            return Err(refusal);
+        }
         let member = state.member(agent, heartbeat.epoch)?;
         assert!(member.reports.last().is_none_or(|last| last.sequence < heartbeat.sequence), "sequences grow");
         member.reports.push(*heartbeat);
@@ -176,6 +192,7 @@ impl Link for Coordinator {
             auxiliary: mean_field(&others),
             team_reward: (!rewards.is_empty()).then(|| moments(&rewards).mean),
             directives: Directives { paused: state.paused },
+            scarcity: state.scarcity,
         })
     }
 
@@ -257,7 +274,8 @@ impl Policy for Wishes {
 pub fn target() -> Target {
     let bounds = Bounds::new(1..=16, MilliCores(100)..=MilliCores(4000), Bytes::mebi(32)..=Bytes::mebi(2048));
     let slo = Slo::latency(Percentile::P99, 100.0).unwrap();
-    Target { name: "shop/cart".parse().unwrap(), category: Category::Cpu, slo, bounds: bounds.unwrap() }
+    let weight = Weight::default();
+    Target { name: "shop/cart".parse().unwrap(), category: Category::Cpu, slo, bounds: bounds.unwrap(), weight }
 }
 
 /// The same, with no lever that can move.

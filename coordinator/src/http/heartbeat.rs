@@ -9,7 +9,7 @@ use super::{auth::Bearer, body, openapi::Heartbeating, problem::Refusal};
 use crate::coordinator::Coordinator;
 
 /// Enough for an answer with every number at its longest.
-const ANSWER_BYTES: usize = 1536;
+const ANSWER_BYTES: usize = 1792;
 
 /// Take one step of one agent and answer with the mean field of the others.
 ///

@@ -94,6 +94,9 @@ refusals! {
     Listing: InvalidValue UnknownField UnknownPool;
     /// Why a command to all is refused.
     Commanding: Unavailable;
+    /// Why an order of a capacity is refused.
+    Ordering: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        UnknownPool Unavailable;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why a look at anything else is refused.

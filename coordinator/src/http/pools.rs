@@ -1,14 +1,15 @@
-//! Pools: `GET /v1/pools`, `GET /v1/pools/{pool}`.
+//! Pools: `GET /v1/pools`, `GET /v1/pools/{pool}`, `PUT` and `DELETE /v1/pools/{pool}/capacity`.
 
 use axum::{extract::State, http::StatusCode, response::Response};
+use meanfield_common::scarcity::Capacity;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    agents::encode,
+    agents::{done, encode},
     auth::Bearer,
-    body::Pool,
-    openapi::{Pooling, Viewing},
+    body::{Json, Pool},
+    openapi::{Ordering, Pooling, Viewing},
     problem::{Refusal, respond},
 };
 use crate::{coordinator::Coordinator, view::PoolView};
@@ -49,4 +50,40 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Bearer) -> Response
 pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {
     let view = coordinator.pool(&pool).map_err(Refusal::from);
     respond(&coordinator, view.and_then(|view| encode(StatusCode::OK, &view)))
+}
+
+/// Say what the members of a pool may reserve together.
+///
+/// It counts more than the configuration, and outlasts a restart.
+#[utoipa::path(
+    put,
+    path = "/v1/pools/{pool}/capacity",
+    tag = "pools",
+    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
+    request_body = Capacity,
+    responses((status = 204, description = "Ordered, durably"), Ordering),
+    security(("token" = []))
+)]
+pub async fn set_capacity(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Pool(pool): Pool,
+    Json(capacity): Json<Capacity>,
+) -> Response {
+    let ordered = coordinator.set_capacity(&pool, Some(capacity)).await;
+    respond(&coordinator, done(ordered))
+}
+
+/// Go back to the capacity of the configuration, or to none.
+#[utoipa::path(
+    delete,
+    path = "/v1/pools/{pool}/capacity",
+    tag = "pools",
+    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
+    responses((status = 204, description = "Ordered, durably"), Ordering),
+    security(("token" = []))
+)]
+pub async fn clear_capacity(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {
+    let ordered = coordinator.set_capacity(&pool, None).await;
+    respond(&coordinator, done(ordered))
 }

@@ -6,6 +6,7 @@
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`] |
+//! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //!
 //! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
 //! start is tried on a copy first, see [`rehearsal`].
@@ -15,7 +16,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_common::identity::AgentId;
+use meanfield_common::{
+    identity::{AgentId, PoolName},
+    scarcity::Capacity,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -27,6 +31,7 @@ const FORMAT: &[u8] = b"format";
 const SUMMARY: &[u8] = b"summary";
 const PAUSED: &[u8] = b"paused";
 const AGENT: &str = "agent/";
+const CAPACITY: &str = "capacity/";
 const VERSION: u32 = 1;
 
 const DATABASE: &str = "store";
@@ -104,6 +109,12 @@ impl Disk {
         Ok((id, decode(&self.path, key, value)?))
     }
 
+    fn capacity(&self, key: &[u8], value: &[u8]) -> Result<(PoolName, Option<Capacity>), Error> {
+        let pool = std::str::from_utf8(&key[CAPACITY.len()..]).ok().and_then(|pool| pool.parse().ok());
+        let pool = pool.ok_or_else(|| corrupt(&self.path, key, "is not a pool's name"))?;
+        Ok((pool, decode(&self.path, key, value)?))
+    }
+
     fn put(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8], value: Vec<u8>) -> Result<bool, Error> {
         let old = self.database.get(key).map_err(|error| database_error(&self.path, error))?;
         if let Some(old) = &old {
@@ -124,6 +135,9 @@ impl Store for Disk {
             match key.as_ref() {
                 FORMAT | SUMMARY => continue,
                 PAUSED => contents.paused = decode(&self.path, &key, &value)?,
+                key_of_pool if key_of_pool.starts_with(CAPACITY.as_bytes()) => {
+                    contents.capacities.push(self.capacity(&key, &value)?);
+                }
                 _ => {
                     contents.agents.push(self.agent(&key, &value)?);
                     found.agents += 1;
@@ -148,6 +162,11 @@ impl Store for Disk {
                     let key = format!("{AGENT}{id}");
                     let value = encode(&self.path, &key, record)?;
                     summary.agents += u64::from(self.put(&mut batch, &mut summary, key.as_bytes(), value)?);
+                }
+                Write::Capacity(pool, capacity) => {
+                    let key = format!("{CAPACITY}{pool}");
+                    let value = encode(&self.path, &key, capacity)?;
+                    self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;

@@ -1,14 +1,37 @@
-//! Heartbeats allocate nothing.
+//! Heartbeats allocate nothing, also where somebody has to yield.
+
+use std::time::Duration;
+
+use meanfield_common::{
+    scarcity::{Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share, Weight},
+    wire::Heartbeat,
+};
+use meanfield_coordinator::{Clock, Coordinator, Options};
 
 use crate::support::*;
 
+/// What each agent claims: more than there is, so that every round has somebody to cut.
+fn claim() -> Claim {
+    let amount = Amount { cores: Cores::clamped(2.0), memory_gib: Gibibytes::clamped(2.0) };
+    Claim {
+        wanted: amount,
+        held: amount,
+        offered: Cores::clamped(1.0),
+        weight: Weight::default(),
+        pending: Pods::default(),
+        node_utilisation: Share::clamped(0.5),
+    }
+}
+
 #[test]
 fn a_heartbeat_allocates_nothing() {
-    let coordinator = in_memory();
+    let clock = Clock::manual();
+    let capacities = vec![(pool("default"), Capacity::new(100.0, 400.0).unwrap())];
+    let coordinator = Coordinator::open(Options { capacities, ..Options::default() }, clock.clone()).unwrap();
     let agents: Vec<_> = (0..100).map(|agent| block_on(member(&coordinator, &format!("a{agent}")))).collect();
     let round = |sequence: u64, lockstep: bool| {
         for agent in &agents {
-            let message = beat(agent.epoch, sequence, 50);
+            let message = Heartbeat { claim: Some(claim()), ..beat(agent.epoch, sequence, 50) };
             let message = if lockstep { in_round(sequence, message) } else { message };
             coordinator.heartbeat(agent.agent, &message).unwrap();
             // A retry, and refusals.
@@ -19,9 +42,11 @@ fn a_heartbeat_allocates_nothing() {
     };
     round(1, false);
     let counted = allocation_counter::measure(|| {
+        clock.advance(Duration::from_secs(1));
         round(2, false);
         round(3, true);
         round(4, true);
     });
     assert_eq!(counted.count_total, 0);
+    assert!(coordinator.pools()[0].scarcity.as_ref().is_some_and(|scarcity| scarcity.grants > 10));
 }

@@ -12,4 +12,5 @@ mod lifecycle;
 mod lockstep;
 mod membership;
 mod openapi;
+mod scarcity;
 mod support;

@@ -1,0 +1,238 @@
+//! Who yields: within capacity, by worth, the same in any order, and hardly ever in turns.
+
+#![allow(clippy::unwrap_used)] // helpers of tests may fail as tests do
+
+use meanfield_common::scarcity::{
+    Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share, Weight,
+    allocation::{EVIDENCE, EVIDENCE_FLOOR, FLOOR, Need, Outcome, STAY, Slot, allocate},
+};
+use proptest::prelude::*;
+
+fn claim(cores: f64, memory: f64, offered: f64, weight: f64) -> Claim {
+    let amount = Amount { cores: Cores::clamped(cores), memory_gib: Gibibytes::clamped(memory) };
+    Claim {
+        wanted: amount,
+        held: amount,
+        offered: Cores::clamped(offered),
+        weight: Weight::clamped(weight),
+        pending: Pods::clamped(0),
+        node_utilisation: Share::clamped(0.5),
+    }
+}
+
+/// A claim of CPU that its work bears out.
+fn cpu(cores: f64, weight: f64) -> Claim {
+    claim(cores, 0.1, 0.75 * cores, weight)
+}
+
+fn slots(claims: &[Claim]) -> Vec<Slot> {
+    let slot = |(index, claim): (usize, &Claim)| {
+        let mut slot = Slot::new(&format!("agent-{index:03}"));
+        slot.need = Some(Need::from(claim));
+        slot
+    };
+    claims.iter().enumerate().map(slot).collect()
+}
+
+fn run(capacity: (f64, f64), slots: &mut [Slot], before: Outcome) -> Outcome {
+    allocate(&Capacity::new(capacity.0, capacity.1).unwrap(), slots, &mut Vec::new(), before, 1.0)
+}
+
+/// What each may have in cores: its grant, or what it asked for.
+fn caps(slots: &[Slot]) -> Vec<Option<f64>> {
+    slots.iter().map(|slot| slot.grant.and_then(|grant| grant.cores).map(Cores::get)).collect()
+}
+
+#[test]
+fn the_least_valuable_need_yields_whole() {
+    // 12 cores asked, 10 there: the largest of equal weight yields, and keeps what the others leave.
+    let mut pool = slots(&[cpu(2.0, 1.0), cpu(6.0, 1.0), cpu(4.0, 1.0)]);
+    let outcome = run((10.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool), [None, Some(4.0), None]);
+    assert_eq!((outcome.grants, outcome.capped), (1, 0));
+    // Weight turns it round: now two others make room.
+    let mut pool = slots(&[cpu(2.0, 1.0), cpu(6.0, 10.0), cpu(4.0, 1.0)]);
+    assert!(run((7.0, 100.0), &mut pool, Outcome::default()).grants == 2);
+    assert_eq!(caps(&pool), [Some(0.75), None, Some(FLOOR[0])]);
+}
+
+#[test]
+fn one_large_victim_spares_the_small_ones() {
+    // The smallest worth is that of the light one; but the large one must yield anyway, and then it fits.
+    let mut pool = slots(&[cpu(1.0, 0.05), cpu(10.0, 1.0), cpu(3.0, 1.0)]);
+    run((9.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool), [None, Some(5.0), None]);
+}
+
+#[test]
+fn memory_can_be_what_is_scarce() {
+    let mut pool = slots(&[claim(1.0, 30.0, 2.0, 1.0), claim(1.0, 8.0, 1.0, 1.0)]);
+    run((100.0, 32.0), &mut pool, Outcome::default());
+    let grant = pool[0].grant.unwrap();
+    assert_eq!((grant.cores, grant.memory_gib.unwrap().get()), (None, 24.0));
+    assert_eq!(pool[1].grant, None);
+}
+
+#[test]
+fn claims_count_as_far_as_the_work_bears_them_out() {
+    let mut pool = slots(&[claim(100.0, 0.1, 2.0, 1.0), cpu(4.0, 1.0)]);
+    let outcome = run((8.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!((outcome.capped, outcome.grants), (1, 0), "4 and 4 fit");
+    assert!(pool[0].need.unwrap().capped && !pool[1].need.unwrap().capped);
+    assert_eq!(EVIDENCE.mul_add(2.0, EVIDENCE_FLOOR[0]), 4.0);
+}
+
+#[test]
+fn whoever_yields_goes_on_yielding_while_it_is_close() {
+    let mut pool = slots(&[cpu(6.0, 1.0), cpu(5.8, 1.0)]);
+    run((8.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool).map_or_first(), 0);
+    // The needs change places, within the bonus: no change of roles.
+    for round in 0..10 {
+        let claims = if round % 2 == 0 { [cpu(5.8, 1.0), cpu(6.0, 1.0)] } else { [cpu(6.0, 1.0), cpu(5.8, 1.0)] };
+        pool.iter_mut().zip(&claims).for_each(|(slot, claim)| slot.need = Some(claim.into()));
+        run((8.0, 100.0), &mut pool, Outcome::default());
+        assert_eq!(caps(&pool).map_or_first(), 0, "round {round}");
+    }
+    // Beyond it they do change.
+    pool[0].need = Some(Need::from(&cpu(4.0, 1.0)));
+    pool[1].need = Some(Need::from(&cpu(4.1 * STAY, 1.0)));
+    run((8.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool).map_or_first(), 1);
+}
+
+trait First {
+    /// The place of the only one who yields.
+    fn map_or_first(&self) -> usize;
+}
+
+impl First for Vec<Option<f64>> {
+    fn map_or_first(&self) -> usize {
+        let yielding: Vec<_> = self.iter().enumerate().filter(|(_, cap)| cap.is_some()).collect();
+        assert_eq!(yielding.len(), 1, "{self:?}");
+        yielding[0].0
+    }
+}
+
+#[test]
+fn one_that_claims_less_because_it_is_cut_stays_cut() {
+    // As a learner does, which moves in steps from where it is.
+    let mut pool = slots(&[cpu(6.0, 1.0), cpu(4.0, 1.0)]);
+    run((8.0, 100.0), &mut pool, Outcome::default());
+    pool[0].need = Some(Need::from(&claim(3.3, 0.1, 4.5, 1.0)));
+    run((8.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool), [Some(4.0), None]);
+    // One that claims more because it is cut gains nothing by that.
+    pool[0].need = Some(Need::from(&claim(7.7, 0.1, 4.5, 1.0)));
+    pool[1].need = Some(Need::from(&cpu(5.0, 1.0)));
+    run((8.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool), [Some(3.0), None]);
+    pool[1].need = Some(Need::from(&cpu(4.0, 1.0)));
+    // With the work gone so is the need.
+    pool[0].need = Some(Need::from(&claim(3.3, 0.1, 2.25, 1.0)));
+    run((8.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool), [None, None]);
+}
+
+#[test]
+fn the_price_rises_until_enough_would_yield_and_falls_again() {
+    let mut pool = slots(&[cpu(6.0, 1.0), cpu(4.0, 1.0), cpu(2.0, 1.0)]);
+    let mut outcome = Outcome::default();
+    let mut prices = Vec::new();
+    for _ in 0..60 {
+        outcome = run((8.0, 100.0), &mut pool, outcome);
+        prices.push(outcome.price);
+    }
+    // The first yields above a price of 1/6, the second above 1/4.
+    let late = &prices[30..];
+    assert!(late.iter().all(|price| (0.1..0.25).contains(price)), "{late:?}");
+    pool[0].need = Some(Need::from(&cpu(1.0, 1.0)));
+    for _ in 0..30 {
+        outcome = run((8.0, 100.0), &mut pool, outcome);
+    }
+    assert!(outcome.price < 1e-9, "{}", outcome.price);
+}
+
+#[test]
+fn headroom_is_of_the_whole_pool_and_within_its_ranges() {
+    let mut pool = slots(&[cpu(2.0, 1.0), cpu(4.0, 1.0)]);
+    let headroom = run((8.0, 1.0), &mut pool, Outcome::default()).headroom;
+    assert_eq!((headroom.free, headroom.load, headroom.saturation, headroom.unscheduled), (0.25, 0.5625, 0.5, 0.0));
+    assert!((headroom.memory - 0.2).abs() < 1e-9);
+    let mut empty = Vec::new();
+    let nobody = run((8.0, 1.0), &mut empty, Outcome::default());
+    assert_eq!((nobody.headroom.free, nobody.grants, nobody.price), (1.0, 0, 0.0));
+}
+
+fn any_claim() -> impl Strategy<Value = Claim> {
+    let numbers = (0.0..1e6_f64, 0.0..1e6_f64, 0.0..1e6_f64, 0.001..1000.0_f64);
+    let small = (0.0..12.0_f64, 0.0..12.0_f64, 0.0..8.0_f64, prop::sample::select(vec![1.0, 1.0, 10.0]));
+    prop_oneof![1 => numbers, 4 => small]
+        .prop_map(|(cores, memory, offered, weight)| claim(cores, memory, offered, weight))
+}
+
+/// What a claim counts for, computed on its own.
+fn counted(claim: &Claim) -> f64 {
+    let offered = claim.offered.get();
+    claim.wanted.cores.get().min(EVIDENCE * offered + EVIDENCE_FLOOR[0]).max(offered)
+}
+
+proptest! {
+    #[test]
+    fn grants_fit_or_are_floors(claims in prop::collection::vec(any_claim(), 1..40), cores in 1.0..100.0_f64) {
+        let mut pool = slots(&claims);
+        let outcome = run((cores, 1e6), &mut pool, Outcome::default());
+        let asked: f64 = claims.iter().map(counted).sum();
+        let allowed: f64 = claims.iter().zip(caps(&pool)).map(|(claim, cap)| cap.unwrap_or_else(|| counted(claim))).sum();
+        let floors: f64 = claims.iter().map(|claim| counted(claim).min(FLOOR[0])).sum();
+        let dust = 1e-6 * asked.max(1.0);
+        prop_assert!(allowed <= cores.max(floors) + dust, "{allowed} of {cores}");
+        if asked <= cores {
+            prop_assert_eq!(outcome.grants, 0);
+        } else {
+            prop_assert!(allowed >= cores - dust, "{allowed}: what is there is given away");
+        }
+        for (claim, cap) in claims.iter().zip(caps(&pool)) {
+            prop_assert!(cap.is_none_or(|cap| cap >= counted(claim).min(FLOOR[0]) - dust && cap <= counted(claim) + dust));
+        }
+    }
+
+    #[test]
+    fn the_order_of_slots_does_not_matter(
+        claims in prop::collection::vec(any_claim(), 2..30),
+        later in prop::collection::vec(any_claim(), 2..30),
+        turn in 0..30_usize,
+        cores in 1.0..60.0_f64,
+    ) {
+        let mut one = slots(&claims);
+        let mut two = slots(&claims);
+        let turn = turn % two.len();
+        two.rotate_left(turn);
+        let (mut first, mut second) = (Outcome::default(), Outcome::default());
+        for round in 0..3 {
+            first = run((cores, 50.0), &mut one, first);
+            second = run((cores, 50.0), &mut two, second);
+            prop_assert_eq!(first.headroom, second.headroom);
+            prop_assert_eq!(first.price.to_bits(), second.price.to_bits());
+            for slot in &mut one {
+                let twin = two.iter_mut().find(|twin| twin.name == slot.name).unwrap();
+                prop_assert_eq!(slot.grant, twin.grant);
+                let index: usize = slot.name.trim_start_matches("agent-").parse().unwrap();
+                let next = later.get((index + round) % later.len()).map(Need::from);
+                (slot.need, twin.need) = (next, next);
+            }
+        }
+    }
+
+    #[test]
+    fn heavier_never_yields_before_lighter_with_the_same_need(
+        claims in prop::collection::vec(any_claim(), 0..20),
+        cores in 1.0..60.0_f64, need in 0.5..12.0_f64, weight in 1.0..10.0_f64,
+    ) {
+        let pair = [cpu(need, weight), cpu(need, weight * 1.5)];
+        let mut pool = slots(&[pair.to_vec(), claims].concat());
+        run((cores, 1e6), &mut pool, Outcome::default());
+        let caps = caps(&pool);
+        prop_assert!(caps[1].is_none_or(|heavy| caps[0].is_some_and(|light| light <= heavy)), "{caps:?}");
+    }
+}
