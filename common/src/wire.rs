@@ -58,6 +58,9 @@ pub struct Heartbeat {
     pub action: Action,
     /// The reward of that action.
     pub reward: Reward,
+    /// Whether the answer's g shall come with its details: categories, percentiles, means of all of l.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detail: bool,
 }
 
 /// The coordinator's answer to [`Heartbeat`].

@@ -13,7 +13,7 @@ use dashmap::{DashMap, Entry};
 use meanfield_common::{
     identity::{AgentId, AgentName, Category, Epoch, PoolName},
     invalid::Invalid,
-    mean_field::Contribution,
+    mean_field::{AuxiliaryState, Contribution},
     wire::{Answer, Directives, Heartbeat},
 };
 
@@ -149,10 +149,10 @@ impl Membership {
         let pool = &self.pools[member.pool];
         Error::check_epoch(id, beat.epoch, member.epoch)?;
         let snapshot = if member.answered(beat)? {
-            pool.again(&member.share, beat.round)?
+            pool.again(&member.share, beat.round, beat.detail)?
         } else {
-            let one = Contribution::new(&beat.state, &beat.action, beat.reward);
-            let snapshot = pool.report(&mut member.share, one, beat.round)?;
+            let one = Contribution::new(&beat.state, &beat.action, beat.reward).of(member.category);
+            let snapshot = pool.report(&mut member.share, one, beat.round, beat.detail)?;
             member.last = Some(*beat);
             snapshot
         };
@@ -163,7 +163,7 @@ impl Membership {
         drop(entry);
         Ok(Answer {
             sequence: beat.sequence,
-            auxiliary: snapshot.others().auxiliary(),
+            auxiliary: AuxiliaryState { detail: snapshot.detail, ..snapshot.others().auxiliary() },
             team_reward: snapshot.team.mean_reward(),
             directives: Directives { paused },
         })
@@ -335,6 +335,7 @@ mod tests {
             state: LocalState::default(),
             action: Action::HOLD,
             reward: Reward::default(),
+            detail: false,
         };
         membership.heartbeat(id, &beat, 100).unwrap();
         assert!(!membership.part_overdue(&overdue, 50));

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use meanfield_common::{
     identity::{AgentId, PoolName},
-    mean_field::{Contribution, Sums},
+    mean_field::{Contribution, Detail, Details, Sums},
 };
 use parking_lot::Mutex;
 
@@ -28,6 +28,9 @@ pub(crate) struct Pool {
 struct State {
     latest: Sums,
     frozen: Sums,
+    /// What agents are told beyond the sums if they ask; both kept like them.
+    latest_details: Details,
+    frozen_details: Details,
     round: Option<u64>,
     /// How often the sums were frozen: tells whether a share changed since.
     freezes: u64,
@@ -62,6 +65,8 @@ impl Share {
 pub(crate) struct Snapshot {
     pub(crate) team: Sums,
     own: Option<Contribution>,
+    /// More about the others, if the agent asked.
+    pub(crate) detail: Option<Detail>,
 }
 
 impl Snapshot {
@@ -84,18 +89,24 @@ impl Pool {
     }
 
     /// Puts a contribution in the place of the member's last one.
-    pub(crate) fn report(&self, share: &mut Share, one: Contribution, round: Option<u64>) -> Result<Snapshot, Error> {
+    pub(crate) fn report(
+        &self,
+        share: &mut Share,
+        one: Contribution,
+        round: Option<u64>,
+        detail: bool,
+    ) -> Result<Snapshot, Error> {
         let mut state = self.state.lock();
         state.enter(round)?;
         state.replace(share, Some(one));
-        Ok(state.snapshot(share, round))
+        Ok(state.snapshot(share, round, detail))
     }
 
     /// The answer to a report that was taken before.
-    pub(crate) fn again(&self, share: &Share, round: Option<u64>) -> Result<Snapshot, Error> {
+    pub(crate) fn again(&self, share: &Share, round: Option<u64>, detail: bool) -> Result<Snapshot, Error> {
         let state = self.state.lock();
         state.check(round)?;
-        Ok(state.snapshot(share, round))
+        Ok(state.snapshot(share, round, detail))
     }
 
     /// Takes the member's contribution out; it stays a member.
@@ -128,12 +139,23 @@ impl Pool {
     pub(crate) fn audit<'a>(&self, shares: impl Iterator<Item = &'a Share>) -> bool {
         let state = self.state.lock();
         let (mut latest, mut frozen) = (Sums::default(), Sums::default());
+        let (mut latest_details, mut frozen_details) = (Details::default(), Details::default());
         for share in shares {
-            share.latest.iter().for_each(|one| latest.add(one));
-            share.frozen(state.freezes).iter().for_each(|one| frozen.add(one));
+            if let Some(one) = &share.latest {
+                latest.add(one);
+                latest_details.add(one);
+            }
+            if let Some(one) = &share.frozen(state.freezes) {
+                frozen.add(one);
+                frozen_details.add(one);
+            }
         }
-        state.departed.values().for_each(|one| frozen.add(one));
-        latest == state.latest && frozen == state.frozen
+        for one in state.departed.values() {
+            frozen.add(one);
+            frozen_details.add(one);
+        }
+        let sums = latest == state.latest && frozen == state.frozen;
+        sums && latest_details == state.latest_details && frozen_details == state.frozen_details
     }
 }
 
@@ -157,6 +179,7 @@ impl State {
         if round != self.round {
             self.round = round;
             self.frozen = self.latest;
+            self.frozen_details.clone_from(&self.latest_details);
             self.freezes += 1;
             self.departed.clear();
         }
@@ -166,17 +189,20 @@ impl State {
     fn replace(&mut self, share: &mut Share, one: Option<Contribution>) {
         if let Some(old) = &share.latest {
             self.latest.remove(old);
+            self.latest_details.remove(old);
         }
         if let Some(new) = &one {
             self.latest.add(new);
+            self.latest_details.add(new);
         }
         *share = Share { latest: one, frozen: share.frozen(self.freezes), since: self.freezes };
     }
 
-    fn snapshot(&self, share: &Share, round: Option<u64>) -> Snapshot {
-        match round {
-            None => Snapshot { team: self.latest, own: share.latest },
-            Some(_) => Snapshot { team: self.frozen, own: share.frozen(self.freezes) },
-        }
+    fn snapshot(&self, share: &Share, round: Option<u64>, detail: bool) -> Snapshot {
+        let (team, details, own) = match round {
+            None => (self.latest, &self.latest_details, share.latest),
+            Some(_) => (self.frozen, &self.frozen_details, share.frozen(self.freezes)),
+        };
+        Snapshot { team, own, detail: detail.then(|| details.detail(own.as_ref())) }
     }
 }

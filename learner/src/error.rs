@@ -15,6 +15,15 @@ pub enum Error {
         bound: &'static str,
     },
 
+    /// There are no settings of this name.
+    #[error("preset is {name:?}, but must be {known}")]
+    Preset {
+        /// The name given.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+
     /// An input has another length than the configuration says.
     #[error("{what} has {found} values, but {expected} are expected")]
     Shape {

@@ -22,7 +22,7 @@ fn id() -> AgentId {
 
 fn beat() -> Heartbeat {
     let (state, action, reward) = (LocalState::default(), Action::HOLD, Reward::default());
-    Heartbeat { epoch: Epoch::FIRST, sequence: Sequence(1), round: None, state, action, reward }
+    Heartbeat { epoch: Epoch::FIRST, sequence: Sequence(1), round: None, state, action, reward, detail: false }
 }
 
 /// A server that gives the same answer to everything; joined, it says what it was sent.
