@@ -81,7 +81,8 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
 
         // Heartbeat.
         let reported = Reward::try_from(reward)?;
-        let answer = self.membership.report(round, state, self.memory.action, reported).await?;
+        let detail = self.policy.wants_detail();
+        let answer = self.membership.report(round, state, self.memory.action, reported, detail).await?;
         if let Some(answer) = answer {
             self.memory.auxiliary = answer.auxiliary;
             if answer.directives.paused != self.memory.directives.paused {

@@ -59,10 +59,11 @@ impl<L: Link> Membership<L> {
         state: LocalState,
         action: Action,
         reward: Reward,
+        detail: bool,
     ) -> Result<Option<Answer>, Error> {
         // Twice at most: a coordinator that has forgotten this agent is told again and then asked again.
         for _ in 0..2 {
-            match self.attempt(round, state, action, reward).await {
+            match self.attempt(round, state, action, reward, detail).await {
                 Ok(answer) => {
                     if !self.reached {
                         info!(agent = %self.register.name, "the coordinator is back");
@@ -93,6 +94,7 @@ impl<L: Link> Membership<L> {
         state: LocalState,
         action: Action,
         reward: Reward,
+        detail: bool,
     ) -> Result<Answer, Error> {
         let Registered { agent, epoch, .. } = match self.registered {
             Some(registered) => registered,
@@ -105,7 +107,7 @@ impl<L: Link> Membership<L> {
             }
         };
         self.sequence += 1;
-        let heartbeat = Heartbeat { epoch, sequence: Sequence(self.sequence), round, state, action, reward };
+        let heartbeat = Heartbeat { epoch, sequence: Sequence(self.sequence), round, state, action, reward, detail };
         self.link.heartbeat(agent, &heartbeat).await
     }
 

@@ -32,6 +32,8 @@ pub enum Command {
     Coordinator(CoordinatorArgs),
     /// Run one agent in real time, on a simulated workload of its own.
     Agent(AgentArgs),
+    /// Train agents on simulated clusters, with checkpoints to go on from.
+    Train(TrainArgs),
     /// Run an experiment whose tables stand in the docs.
     Eval(EvalArgs),
     /// Measure speed and size, beside a peer in the same run where there is one.
@@ -153,7 +155,7 @@ pub struct AgentArgs {
     /// Checkpoint of the network (safetensors), as written by the demo.
     #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE", required_if_eq("policy", "ppo"))]
     pub model: Option<PathBuf>,
-    /// Go on learning while serving (ppo only), and write the checkpoint back at the end.
+    /// Go on learning while serving (ppo only), and write the checkpoint back now and then and at the end.
     #[arg(long, env = "MEANFIELD_LEARN", requires = "model", value_parser = BoolishValueParser::new())]
     pub learn: bool,
     /// HPA's target: CPU use over CPU request.
@@ -191,6 +193,23 @@ pub struct LogArgs {
     /// How to log.
     #[arg(long, env = "MEANFIELD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// What to train (TOML): preset, seed, episodes, overrides of the learner, scenario, when to stop [default: the
+    /// shipped settings].
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Where checkpoints, networks and the learning curve go.
+    #[arg(long, env = "MEANFIELD_OUT", default_value = "training", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Go on from the last checkpoint there.
+    #[arg(long, env = "MEANFIELD_RESUME", value_parser = BoolishValueParser::new())]
+    pub resume: bool,
+    /// Threads; the result does not depend on them [default: as many as the machine has].
+    #[arg(long, env = "MEANFIELD_THREADS", value_name = "COUNT")]
+    pub threads: Option<NonZero<usize>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

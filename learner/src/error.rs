@@ -87,6 +87,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// The checkpoint holds networks only, and training cannot go on from there as if it had never stopped.
+    #[error("the checkpoint holds networks, but no training state")]
+    NoTrainingState,
+
     /// The checkpoint was written in a format that this version does not read.
     #[error("checkpoint format {found} is not supported (this version reads {supported})")]
     Version {
