@@ -218,6 +218,14 @@ pub enum Experiment {
     Baselines,
     /// The simulator's fluid model against its event model.
     Fluid,
+    /// Each function alone: a learning agent beside ENSURE.
+    SimppoIsolated,
+    /// Twelve agents at once: every published variant, with the published settings and with ours.
+    SimppoJoint,
+    /// Agents join and leave a group that has converged.
+    SimppoChurn,
+    /// Many agents against few, agent by agent.
+    SimppoScale,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -236,7 +244,7 @@ pub struct EvalArgs {
     /// Fewer seeds, traces and cases.
     #[arg(long, env = "MEANFIELD_QUICK", value_parser = BoolishValueParser::new())]
     pub quick: bool,
-    /// Seeds of each trace (baselines only) [default: 5, or 2 with --quick].
+    /// Seeds of each trace (baselines) or training (simppo-*) [default: 5; with --quick 2, or 1 for simppo-*].
     #[arg(long, env = "MEANFIELD_SEEDS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Shapes of the load (baselines only): azure-functions, worldcup, llm, steady, diurnal or bursty [default: all but

@@ -1,7 +1,7 @@
 //! `meanfield eval`: experiments whose tables stand in the docs.
 //!
 //! `baselines` runs every rule-based autoscaler, the reactive queue model and the yardsticks over the same simulated
-//! days; `fluid` compares the two models of the simulator. A report folder holds every result; what is there already is
+//! days; `fluid` compares the two models of the simulator; `simppo-*` stand beside the tables of a publication. A report folder holds every result; what is there already is
 //! not computed again.
 
 mod baselines;
@@ -9,6 +9,7 @@ pub mod cell;
 pub mod contestant;
 mod fluid;
 mod report;
+mod simppo;
 mod statistics;
 pub mod tuning;
 pub mod workers;
@@ -19,5 +20,8 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     match args.experiment {
         Experiment::Baselines => baselines::run(args),
         Experiment::Fluid => fluid::run(args),
+        Experiment::SimppoIsolated | Experiment::SimppoJoint | Experiment::SimppoChurn | Experiment::SimppoScale => {
+            simppo::run(args)
+        }
     }
 }
