@@ -34,19 +34,22 @@ impl Scope<'_> {
         &Variant::ALL
     }
 
-    fn alone_episodes(&self) -> usize {
-        if self.args.quick { 60 } else { 350 }
+    fn alone_episodes(&self, family: Family) -> usize {
+        match (self.args.quick, family) {
+            (true, _) => 50,
+            (false, Family::Paper) => 350,
+            (false, Family::Default) => 150,
+        }
     }
 
     /// Episodes of twelve agents; a queue's are four times as long.
-    fn joint_episodes(&self, family: Family, queued: bool) -> usize {
-        let episodes = match (self.args.quick, family) {
+    fn joint_episodes(&self, family: Family) -> usize {
+        match (self.args.quick, family) {
             (true, Family::Paper) => 60,
             (true, Family::Default) => 40,
-            (false, Family::Paper) => 500,
-            (false, Family::Default) => 250,
-        };
-        if queued { episodes / 4 } else { episodes }
+            (false, Family::Paper) => 400,
+            (false, Family::Default) => 120,
+        }
     }
 }
 

@@ -56,6 +56,9 @@ impl Cell {
 
 fn run_job(job: &Job) -> anyhow::Result<Cell> {
     let config = Config::preset(&job.preset)?;
+    // Many agents bring enough experience from fewer clusters.
+    let environments = if job.agents > 12 { config.environments.min(2) } else { config.environments };
+    let config = Config { environments, ..config };
     // All functions in an order of the seed's, then more at random: whoever joins or leaves is anybody.
     let mut rng = ChaCha8Rng::seed_from_u64(job.seed);
     let mut workloads: Vec<Arc<Workload>> = Vec::new();
@@ -91,8 +94,8 @@ pub fn run(scope: &Scope<'_>) -> anyhow::Result<()> {
     let quick = scope.args.quick;
     let length = |family: Family| match (quick, family) {
         (true, _) => (60, 50),
-        (false, Family::Paper) => (400, 300),
-        (false, Family::Default) => (150, 100),
+        (false, Family::Paper) => (300, 200),
+        (false, Family::Default) => (120, 80),
     };
     let variants = [Variant::Simppo, Variant::SimppoUnshared];
     let mut jobs = Vec::new();
@@ -109,7 +112,7 @@ pub fn run(scope: &Scope<'_>) -> anyhow::Result<()> {
         for seed in 1..=scope.seeds {
             let possible = |change: &i32| agents.saturating_add_signed(*change as isize) > 0;
             let changes: Vec<i32> = CHANGES.into_iter().filter(possible).collect();
-            let episodes = if quick { (60, 50) } else { (120, 60) };
+            let episodes = if quick { (60, 50) } else { (90, 60) };
             jobs.push(Job { preset: preset(Variant::Simppo, Family::Default), agents, changes, episodes, seed });
         }
     }

@@ -31,6 +31,14 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
+/// The middle one.
+pub fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
+    values.get(low).zip(values.get(high)).map_or(0.0, |(low, high)| (low + high) / 2.0)
+}
+
 /// Kolmogorov and Smirnov's distance of two samples, and the probability of one so large if both came from one
 /// distribution (asymptotic, with Stephens' correction).
 pub fn kolmogorov_smirnov(one: &[f64], other: &[f64]) -> (f64, f64) {

@@ -11,7 +11,7 @@ use meanfield_agent::{
     turns::Rounds,
 };
 use meanfield_common::{identity::PoolName, reward::Shape};
-use meanfield_learner::{ActorCritic, Config, Family, Turns, Variant};
+use meanfield_learner::{ActorCritic, Config, Family, Variant};
 use meanfield_simulator::{
     cluster::{Spec, TenantSpec},
     scenario::{DAY_STEPS, Scenario, Start},
@@ -100,7 +100,12 @@ impl Session {
 
 /// A day of networks on arrivals that nobody trained on.
 pub fn serve(config: &Config, networks: &[Arc<ActorCritic>], scenario: &Scenario, seed: u64) -> anyhow::Result<Served> {
-    let equip = |place: usize, _: &TenantSpec, _: &Spec| Ok(Ppo::serving(networks[place % networks.len()].clone()));
+    let equip = |place: usize, _: &TenantSpec, _: &Spec| {
+        let network = networks[place % networks.len()].clone();
+        // Without masks the best action may be one that the bounds forbid, and then it stays the best one for ever.
+        let stuck = !config.mask_actions;
+        Ok(if stuck { Ppo::exploring(network, mix(seed, place as u64)) } else { Ppo::serving(network) })
+    };
     let mut rounds = Rounds::new(config.turns);
     day(config.reward, scenario, seed, equip, |fleet| Ok(block_on(rounds.next(fleet))?))
 }
@@ -161,9 +166,4 @@ fn function(steps: &[Step]) -> Function {
         reward: steps.iter().map(|step| step.report.reward).sum::<f64>() / count,
         cpu_utilisation: steps.iter().map(|step| step.report.seen.cpu_utilisation()).sum::<f64>() / count,
     }
-}
-
-/// Whether agents of these settings act one at a time.
-pub fn queued(config: &Config) -> bool {
-    config.turns == Turns::One
 }

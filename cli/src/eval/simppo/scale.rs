@@ -63,12 +63,12 @@ pub fn run(scope: &Scope<'_>) -> anyhow::Result<()> {
         add(&ours, 12, 40, 4, 1);
         add(&ours, 36, 20, 2, 1);
     } else {
-        add(&ours, 12, 250, 4, scope.seeds);
-        add("default", 12, 250, 4, scope.seeds);
+        add(&ours, 12, 120, 4, scope.seeds);
+        add("default", 12, 120, 4, scope.seeds);
         add(&theirs, 12, 400, 1, 1);
-        add(&ours, 110, 120, 2, scope.seeds);
-        add("default", 110, 120, 2, scope.seeds);
-        add("default", 1000, 60, 1, 1);
+        add(&ours, 110, 80, 2, scope.seeds);
+        add("default", 110, 80, 2, scope.seeds);
+        add("default", 1000, 40, 2, 1);
     }
     let cells = compute("scale", std::num::NonZero::new(1), &store, &jobs, run_job)?;
 
