@@ -101,7 +101,8 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         let reported = Reward::try_from(reward)?;
         let Memory { request, directives, action, .. } = self.memory;
         let claim = self.memory.claimant.claim(&seen, request.is_some(), self.target.weight, directives.paused);
-        let said = membership::Step { round, state, action, reward: reported, claim };
+        let detail = self.policy.wants_detail();
+        let said = membership::Step { round, state, action, reward: reported, claim, detail };
         let answer = self.membership.report(&said).await?;
         if answer.is_none() {
             self.memory.told.miss();

@@ -12,7 +12,7 @@
 //! | [`guard`] | what a decision may not do |
 //! | `scarcity` | what an agent claims of its pool, and what it was told |
 //! | [`fleet`] | many agents on one simulated cluster, in lock-step |
-//! | [`training`] | fleets that learn |
+//! | [`training`], [`turns`] | fleets that learn, at once or one at a time |
 //! | [`yardstick`] | what somebody who knows the arrivals could reach |
 //! | [`daemon`] | one agent in real time |
 
@@ -28,6 +28,7 @@ pub mod policy;
 pub mod pretraining;
 mod scarcity;
 pub mod training;
+pub mod turns;
 pub mod yardstick;
 
 /// What can end an agent's loop; the source says why.
@@ -42,6 +43,16 @@ pub enum Error {
     /// The learner refused its input.
     #[error("the learner failed")]
     Learner(#[from] meanfield_learner::Error),
+    /// A network in training ran away; it is as it was before that update.
+    #[error("training stopped in episode {episode}: the network of {of} could not be updated")]
+    Training {
+        /// The episode, from 0.
+        episode: u64,
+        /// Whose network.
+        of: String,
+        /// What became of it.
+        source: meanfield_learner::Error,
+    },
     /// Something given from outside is out of bounds.
     #[error("invalid input")]
     Invalid(#[from] meanfield_common::invalid::Invalid),

@@ -33,6 +33,8 @@ pub struct Step {
     pub reward: Reward,
     /// What it wants of its pool's capacity.
     pub claim: Claim,
+    /// Whether g shall come with its details.
+    pub detail: bool,
 }
 
 /// Membership of one agent in one pool.
@@ -117,9 +119,9 @@ impl<L: Link> Membership<L> {
             }
         };
         self.sequence += 1;
-        let Step { round, state, action, reward, claim } = *step;
+        let Step { round, state, action, reward, claim, detail } = *step;
         let (sequence, claim) = (Sequence(self.sequence), self.claims.then_some(claim));
-        let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim };
+        let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim, detail };
         self.link.heartbeat(agent, &heartbeat).await
     }
 

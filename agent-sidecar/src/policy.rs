@@ -89,6 +89,11 @@ pub trait Policy: Send {
         Ok(())
     }
 
+    /// Whether it looks at more of the others than g's sums: see [`AuxiliaryState::detail`].
+    fn wants_detail(&self) -> bool {
+        false
+    }
+
     /// Forgets the workload's past: a new episode begins.
     fn reset(&mut self);
 }
@@ -102,6 +107,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn feedback(&mut self, feedback: Feedback) -> Result<(), crate::Error> {
         (**self).feedback(feedback)
+    }
+    fn wants_detail(&self) -> bool {
+        (**self).wants_detail()
     }
     fn reset(&mut self) {
         (**self).reset();

@@ -1,24 +1,34 @@
-//! Fleets that learn: several simulated clusters at once, one network (or one per agent).
+//! Fleets that learn: several simulated clusters at once; one network for all agents, for each category or for each agent.
 //!
 //! An iteration runs one episode on every cluster, then updates. Clusters run on several threads; their experience is
 //! put together in a fixed order, so the result depends on the seed alone.
 
 use std::{num::NonZero, sync::Arc, thread};
 
-use meanfield_common::{identity::PoolName, invalid::Invalid};
-use meanfield_learner::{ActorCritic, Batch, Config, Learner};
+use meanfield_common::{
+    identity::{Category, PoolName},
+    invalid::Invalid,
+};
+use meanfield_learner::{ActorCritic, Batch, Config, Learner, Sharing};
 use meanfield_simulator::scenario::{Scenario, Start};
+use meanfield_traces::synth::Preset;
 
 use crate::{
     Error,
-    fleet::Fleet,
+    fleet::{Fleet, tenant_name},
     link::Link,
     policy::ppo::{self, Episode, Ppo},
 };
 
+mod episode;
+
+use episode::{Plan, Tally};
+
 /// Streams of seeds by purpose; episodes take theirs from 0 upwards.
 const NETWORKS: u64 = 1 << 48;
 const AGENTS: u64 = 1 << 49;
+/// Base models among the networks.
+const BASES: usize = 1 << 32;
 
 /// What an iteration brought, over all agents and clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,23 +44,32 @@ pub struct Progress {
 /// Learners over a set of training clusters.
 pub struct Trainer<L> {
     scenario: Scenario,
+    pools: Vec<PoolName>,
     fleets: Vec<Fleet<L, Ppo>>,
-    /// One learner for all, or one for each place.
+    /// One for all, one a category, or one for each place.
     learners: Vec<Learner>,
-    batch: Batch,
+    /// What agents that join start from: one a category.
+    bases: Vec<ActorCritic>,
+    /// The category of each place.
+    categories: Vec<Category>,
+    batches: Vec<Batch>,
     config: Config,
     seed: u64,
     iteration: u64,
     threads: NonZero<usize>,
+    /// Shapes of the load that clusters take in turn; none leaves the scenario's own.
+    loads: Vec<Preset>,
 }
 
-/// Sums over the steps of an episode.
-#[derive(Default, Clone, Copy)]
-struct Tally {
-    reward: f64,
-    violations: f64,
-    cores: f64,
-    steps: f64,
+/// What training goes on from, besides its settings: checkpoints of the learners and of the base models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// Episodes done.
+    pub iteration: u64,
+    /// In the order of places or categories.
+    pub learners: Vec<Vec<u8>>,
+    /// In the order of categories; none without base models.
+    pub bases: Vec<Vec<u8>>,
 }
 
 impl<L: Link> Trainer<L> {
@@ -61,31 +80,32 @@ impl<L: Link> Trainer<L> {
         scenario: &Scenario,
         seed: u64,
         pools: &[PoolName],
-        mut link: impl FnMut(usize) -> L,
+        link: impl FnMut(usize) -> L,
     ) -> Result<Self, Error> {
         config.validate()?;
         ppo::check(&config)?;
-        let scenario = scenario.clone().with_steps(config.horizon + 1)?;
-        let tenants = scenario.tenants();
-        let count = if config.shared_network { 1 } else { tenants };
-        let learners = (0..count).map(|index| Learner::new(config.clone(), mix(seed, NETWORKS + index as u64)));
-        let learners = learners.collect::<Result<Vec<_>, _>>()?;
-        let network = |place: usize| Arc::new(learners[if count == 1 { 0 } else { place }].network().clone());
         if pools.len() != config.environments {
             return Err(
                 Invalid::new("pools", pools.len(), format!("{}, one an environment", config.environments)).into()
             );
         }
-        let fleets = pools.iter().enumerate().map(|(environment, pool)| {
-            let seed = mix(seed, AGENTS + environment as u64);
-            Fleet::new(&scenario, seed, Start::Random, pool.clone(), config.reward, |place, _| {
-                Ok((link(place), Ppo::exploring(network(place), mix(seed, place as u64))))
-            })
-        });
-        let fleets = fleets.collect::<Result<Vec<_>, Error>>()?;
-        let batch = Batch::new(&config, config.horizon * config.environments * tenants);
         let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        Ok(Self { scenario, fleets, learners, batch, config, seed, iteration: 0, threads })
+        let mut trainer = Self {
+            scenario: scenario.clone(),
+            pools: pools.to_vec(),
+            fleets: Vec::new(),
+            learners: Vec::new(),
+            bases: Vec::new(),
+            categories: Vec::new(),
+            batches: Vec::new(),
+            config,
+            seed,
+            iteration: 0,
+            threads,
+            loads: Vec::new(),
+        };
+        trainer.restart(scenario, link)?;
+        Ok(trainer)
     }
 
     /// The same trainer on at most so many threads, instead of as many as the machine has.
@@ -95,64 +115,169 @@ impl<L: Link> Trainer<L> {
         self
     }
 
+    /// The same trainer with several shapes of load, of which each cluster takes another one in each episode.
+    #[must_use]
+    pub fn with_loads(mut self, loads: Vec<Preset>) -> Self {
+        self.loads = loads;
+        self
+    }
+
+    /// All agents leave, and those of a scenario join: the same ones with their networks, newcomers from their category's
+    /// base model, from the network that they share, or from scratch. What follows depends on nothing but the networks
+    /// and the number of episodes done.
+    pub fn restart(&mut self, scenario: &Scenario, mut link: impl FnMut(usize) -> L) -> Result<(), Error> {
+        self.leave()?;
+        let scenario = scenario.clone().with_steps(self.config.horizon + 1)?;
+        let category = |place| scenario.tenant(place, 0, Start::Sized).map(|tenant| tenant.workload.category);
+        self.categories = (0..scenario.tenants()).map(category).collect::<Result<_, _>>()?;
+        self.scenario = scenario;
+        self.enrol()?;
+        let (seed, iteration) = (self.seed, self.iteration);
+        let mut fleets = Vec::with_capacity(self.pools.len());
+        for (environment, pool) in self.pools.iter().enumerate() {
+            let seed = mix(seed, AGENTS + (iteration << 16) + environment as u64);
+            let networks = self.learners.iter().map(|learner| Arc::new(learner.network().clone()));
+            let networks: Vec<_> = networks.collect();
+            let shape = self.config.reward;
+            fleets.push(Fleet::new(&self.scenario, seed, Start::Random, pool.clone(), shape, |place, _| {
+                let network = networks[self.index(place)].clone();
+                Ok((link(place), Ppo::exploring(network, mix(seed, place as u64))))
+            })?);
+        }
+        self.fleets = fleets;
+        Ok(())
+    }
+
+    /// As many learners as the sharing and the places ask for; those that exist stay.
+    fn enrol(&mut self) -> Result<(), Error> {
+        let (config, seed) = (&self.config, self.seed);
+        let fresh = |index: usize| Learner::new(config.clone(), mix(seed, NETWORKS + index as u64));
+        let wanted = match config.sharing {
+            Sharing::Pool => 1,
+            Sharing::Category => Category::ALL.len(),
+            Sharing::None | Sharing::Base => self.categories.len(),
+        };
+        if config.sharing == Sharing::Base && self.bases.is_empty() {
+            let base = |index| Ok::<_, Error>(fresh(BASES + index)?.network().clone());
+            self.bases = (0..Category::ALL.len()).map(base).collect::<Result<_, _>>()?;
+        }
+        self.learners.truncate(wanted);
+        for index in self.learners.len()..wanted {
+            let learner = match self.bases.get(self.categories[index % self.categories.len()] as usize) {
+                Some(base) => Learner::from_network(base.clone(), mix(seed, NETWORKS + index as u64)),
+                None => fresh(index)?,
+            };
+            self.learners.push(learner);
+        }
+        self.batches = self.learners.iter().map(|_| Batch::new(config, 0)).collect();
+        Ok(())
+    }
+
+    /// The learner of the agent at a place.
+    fn index(&self, place: usize) -> usize {
+        match self.config.sharing {
+            Sharing::Pool => 0,
+            Sharing::Category => self.categories.get(place).map_or(0, |category| *category as usize),
+            Sharing::None | Sharing::Base => place % self.learners.len(),
+        }
+    }
+
     /// One episode on every cluster and one update; `share` is how much of the training is done, within [0, 1].
     pub fn iterate(&mut self, share: f32) -> Result<Progress, Error> {
-        let (seed, iteration, horizon) = (self.seed, self.iteration, self.config.horizon);
-        let scenario = &self.scenario;
+        let (seed, iteration) = (self.seed, self.iteration);
+        let plan = Plan {
+            horizon: self.config.horizon_at(iteration),
+            patience: self.config.patience_at(iteration),
+            turns: self.config.turns,
+        };
+        let loads = self.loads.iter().map(|load| self.scenario.clone().with_load(*load));
+        let scenarios: Vec<_> = if self.loads.is_empty() { vec![self.scenario.clone()] } else { loads.collect() };
         let chunk = self.fleets.len().div_ceil(self.threads.get());
-        let tallies = thread::scope(|scope| {
-            let workers: Vec<_> = (self.fleets.chunks_mut(chunk).enumerate())
-                .map(|(worker, fleets)| {
-                    scope.spawn(move || -> Result<Vec<Tally>, Error> {
-                        let runs = fleets.iter_mut().enumerate().map(|(index, fleet)| {
-                            let environment = (worker * chunk + index) as u64;
-                            episode(fleet, scenario, mix(seed, (iteration << 16) + environment), horizon)
-                        });
-                        runs.collect()
-                    })
-                })
-                .collect();
-            let joined = workers
-                .into_iter()
-                .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            joined.collect::<Result<Vec<_>, _>>()
+        let tallies = on_threads(self.fleets.chunks_mut(chunk).enumerate(), |(worker, fleets)| {
+            let runs = fleets.iter_mut().enumerate().map(|(index, fleet)| {
+                let environment = (worker * chunk + index) as u64;
+                let scenario = &scenarios[((environment + iteration) % scenarios.len() as u64) as usize];
+                plan.episode(fleet, scenario, mix(seed, (iteration << 16) + environment))
+            });
+            runs.collect::<Result<Vec<Tally>, Error>>()
         })?;
         self.learn(share)?;
         self.iteration += 1;
-        let environments = self.fleets.len() as f64;
         let total = tallies.into_iter().flatten().fold(Tally::default(), |sum, one| Tally {
             reward: sum.reward + one.reward,
             violations: sum.violations + one.violations,
             cores: sum.cores + one.cores,
             steps: sum.steps + one.steps,
+            rounds: sum.rounds + one.rounds,
         });
         Ok(Progress {
-            reward: total.reward / total.steps,
-            violations: total.violations / total.steps,
-            cores: total.cores / (environments * horizon as f64),
+            reward: total.reward / total.steps.max(1.0),
+            violations: total.violations / total.steps.max(1.0),
+            cores: total.cores / total.rounds.max(1.0),
         })
     }
 
     /// Updates each learner from its agents' episodes, in the order of clusters and places, and hands the networks out.
     fn learn(&mut self, share: f32) -> Result<(), Error> {
-        let shared = self.learners.len() == 1;
-        for (index, learner) in self.learners.iter_mut().enumerate() {
-            self.batch.clear();
-            let mine = |place: usize| shared || place == index;
-            for fleet in &mut self.fleets {
-                for (_, agent) in fleet.agents_mut().filter(|(place, _)| mine(*place)) {
-                    if let Some(Episode { segment, bootstrap }) = agent.policy_mut().take_episode()? {
-                        self.batch.push_segment(&segment, bootstrap)?;
-                    }
+        let places: Vec<usize> = (0..self.categories.len()).map(|place| self.index(place)).collect();
+        self.batches.iter_mut().for_each(Batch::clear);
+        for fleet in &mut self.fleets {
+            for (place, agent) in fleet.agents_mut() {
+                if let Some(Episode { segment, bootstrap }) = agent.policy_mut().take_episode()? {
+                    self.batches[places[place]].push_segment(&segment, bootstrap)?;
                 }
             }
-            learner.update(&self.batch, share)?;
-            let network = Arc::new(learner.network().clone());
-            for fleet in &mut self.fleets {
-                for (_, agent) in fleet.agents_mut().filter(|(place, _)| mine(*place)) {
-                    agent.policy_mut().set_network(network.clone());
+        }
+        // Learners know nothing of each other, so it does not matter who updates when.
+        let chunk = self.learners.len().div_ceil(self.threads.get());
+        let chunks = self.learners.chunks_mut(chunk).zip(self.batches.chunks(chunk)).enumerate();
+        let outcome = on_threads(chunks, |(worker, (learners, batches))| {
+            for (index, (learner, batch)) in learners.iter_mut().zip(batches).enumerate() {
+                // A category without agents, or an agent without a turn, has nothing to learn from.
+                if !batch.is_empty() {
+                    learner.update(batch, share).map_err(|error| (worker * chunk + index, error))?;
                 }
             }
+            Ok(())
+        });
+        outcome.map_err(|(index, source)| {
+            let of = match self.config.sharing {
+                Sharing::Pool => "all agents".to_owned(),
+                Sharing::Category => format!("the category {}", Category::ALL[index].name()),
+                Sharing::None | Sharing::Base => tenant_name(index),
+            };
+            Error::Training { episode: self.iteration, of, source }
+        })?;
+        self.follow()?;
+        let networks: Vec<_> = self.learners.iter().map(|learner| Arc::new(learner.network().clone())).collect();
+        for fleet in &mut self.fleets {
+            for (place, agent) in fleet.agents_mut() {
+                agent.policy_mut().set_network(networks[places[place]].clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Base models go a little of the way to the mean of their category's networks.
+    fn follow(&mut self) -> Result<(), Error> {
+        for (base, category) in self.bases.iter_mut().zip(Category::ALL) {
+            let places = self.categories.iter().enumerate().filter(|(_, of)| **of == category);
+            let networks: Vec<_> = places.map(|(place, _)| self.learners[place].network()).collect();
+            if networks.is_empty() {
+                continue;
+            }
+            let rate = self.config.base_rate / networks.len() as f32;
+            let (mut actor, mut critic) = (base.parameters().0.to_vec(), base.parameters().1.to_vec());
+            for network in &networks {
+                let (theirs, ours) = (network.parameters(), base.parameters());
+                for (mine, (their, our)) in actor.iter_mut().zip(theirs.0.iter().zip(ours.0)) {
+                    *mine += rate * (their - our);
+                }
+                for (mine, (their, our)) in critic.iter_mut().zip(theirs.1.iter().zip(ours.1)) {
+                    *mine += rate * (their - our);
+                }
+            }
+            base.set_parameters(&actor, &critic)?;
         }
         Ok(())
     }
@@ -167,37 +292,101 @@ impl<L: Link> Trainer<L> {
         })
     }
 
+    /// Episodes done.
+    #[must_use]
+    pub fn iteration(&self) -> u64 {
+        self.iteration
+    }
+
+    /// The category of each place.
+    #[must_use]
+    pub fn categories(&self) -> &[Category] {
+        &self.categories
+    }
+
     /// The network of the agent at `place`; a newcomer beyond the trained places gets that of a like one.
     #[must_use]
     pub fn network(&self, place: usize) -> &ActorCritic {
-        self.learners[place % self.learners.len()].network()
+        self.learner(place).network()
     }
 
     /// The learner of the agent at `place`, for a checkpoint.
     #[must_use]
     pub fn learner(&self, place: usize) -> &Learner {
-        &self.learners[place % self.learners.len()]
+        &self.learners[self.index(place % self.categories.len())]
+    }
+
+    /// What an agent of a category starts from that joins: the base model, or the network that it will share; none where
+    /// everybody starts from scratch.
+    #[must_use]
+    pub fn start_of(&self, category: Category) -> Option<&ActorCritic> {
+        match self.config.sharing {
+            Sharing::None => None,
+            Sharing::Base => self.bases.get(category as usize),
+            Sharing::Category => self.learners.get(category as usize).map(Learner::network),
+            Sharing::Pool => self.learners.first().map(Learner::network),
+        }
+    }
+
+    /// All learners with the names that files may have: of places, of categories, or `shared`.
+    pub fn learners(&self) -> impl Iterator<Item = (String, &Learner)> {
+        self.learners.iter().enumerate().map(|(index, learner)| {
+            let name = match self.config.sharing {
+                Sharing::Pool => "shared".to_owned(),
+                Sharing::Category => Category::ALL[index].name().to_owned(),
+                Sharing::None | Sharing::Base => tenant_name(index),
+            };
+            (name, learner)
+        })
+    }
+
+    /// Everything that a later [`Trainer::resume`] needs.
+    pub fn save(&self) -> Result<Saved, Error> {
+        let learners = self.learners.iter().map(Learner::save).collect::<Result<_, _>>()?;
+        let bases = self.bases.iter().map(ActorCritic::save).collect::<Result<_, _>>()?;
+        Ok(Saved { iteration: self.iteration, learners, bases })
+    }
+
+    /// Goes on from what was saved. The numbers are those of a training that was never interrupted but restarted its
+    /// agents ([`Trainer::restart`]) at the same episode.
+    pub fn resume(&mut self, saved: &Saved, link: impl FnMut(usize) -> L) -> Result<(), Error> {
+        let learners = saved.learners.iter().map(|bytes| Learner::load(bytes)).collect::<Result<Vec<_>, _>>()?;
+        let bases = saved.bases.iter().map(|bytes| ActorCritic::load(bytes)).collect::<Result<Vec<_>, _>>()?;
+        for config in learners.iter().map(Learner::network).chain(&bases).map(ActorCritic::config) {
+            if shape(config) != shape(&self.config) {
+                return Err(Invalid::new("checkpoint's networks", shape(config), shape(&self.config)).into());
+            }
+            if *config != self.config {
+                return Err(Invalid::new("checkpoint's settings", "others", "those of this training").into());
+            }
+        }
+        let (found, wanted) = (learners.len(), self.learners.len());
+        if (found, bases.len()) != (wanted, self.bases.len()) {
+            return Err(Invalid::new("checkpoint's networks", found, wanted.to_string()).into());
+        }
+        (self.learners, self.bases, self.iteration) = (learners, bases, saved.iteration);
+        let scenario = self.scenario.clone();
+        self.restart(&scenario, link)
     }
 }
 
-/// One episode on a fresh cluster.
-fn episode<L: Link>(fleet: &mut Fleet<L, Ppo>, scenario: &Scenario, seed: u64, horizon: usize) -> Result<Tally, Error> {
-    fleet.reset(scenario, seed, Start::Random)?;
-    let mut tally = Tally::default();
-    // Simulated agents never wait for anything, so each future is ready at its first poll.
-    futures_executor::block_on(async {
-        for step in 0..=horizon {
-            for taken in fleet.round_in_turn().await? {
-                // The first observation is not the doing of this episode's actions.
-                if step > 0 {
-                    tally.reward += taken.report.reward;
-                    tally.violations += f64::from(u8::from(taken.report.violated));
-                    tally.cores += taken.outcome.cores;
-                    tally.steps += 1.0;
-                }
-            }
-        }
-        Ok(tally)
+/// The sizes of a pair of networks in words.
+fn shape(config: &Config) -> String {
+    let Config { observation, auxiliary, hidden, heads, .. } = config;
+    format!("{observation}+{auxiliary} inputs, hidden {hidden:?}, heads {heads:?}")
+}
+
+/// One thread for each item; results in their order.
+fn on_threads<I: Send, T: Send, E: Send>(
+    items: impl Iterator<Item = I>,
+    work: impl Fn(I) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
+        let joined =
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        joined.collect()
     })
 }
 

@@ -1,6 +1,6 @@
 //! `meanfield agent`: one agent in real time.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, num::NonZero, path::Path, sync::Arc};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -21,8 +21,11 @@ use meanfield_simulator::{scenario::DAY_STEPS, workload::functions};
 
 use crate::{
     args::{AgentArgs, PolicyName},
-    signals,
+    file, signals,
 };
+
+/// Updates between two checkpoints of an agent that learns: some hours of steps.
+const UPDATES: NonZero<u64> = NonZero::new(10).unwrap();
 
 pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     signals::start_log(&args.log)?;
@@ -51,16 +54,25 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
         let shutdown = signals::shutdown()?;
         if args.learn {
             let path = args.model.as_deref().ok_or_else(missing_model)?;
-            let learning = Learning::new(learner(path, args.seed)?, args.seed)?;
+            let kept = path.to_owned();
+            let keep = move |learner: &Learner| {
+                // A workload must not lose its agent to a full disk.
+                let written = learner.save().map_err(Into::into).and_then(|bytes| file::replace(&kept, &bytes));
+                if let Err(error) = written {
+                    tracing::warn!(error = format!("{error:#}"), "what was learnt could not be kept");
+                }
+            };
+            let learning = Learning::new(learner(path, args.seed)?, args.seed)?.kept_every(UPDATES, Box::new(keep));
             let shape = learning.config().reward;
             let mut agent = Agent::new(target, environment, link, pool, learning, shape);
             let ended = daemon::run(&mut agent, every, steps, shutdown).await;
             // What was learnt is kept however the run ended.
-            write(path, &agent.policy_mut().learner().save()?)?;
+            file::replace(path, &agent.policy_mut().learner().save()?)?;
             tracing::info!(model = %path.display(), "wrote the checkpoint");
             Ok(ended?)
         } else {
-            let mut agent = Agent::new(target, environment, link, pool, policy(args)?, Shape::BALANCED);
+            let (policy, shape) = policy(args)?;
+            let mut agent = Agent::new(target, environment, link, pool, policy, shape);
             Ok(daemon::run(&mut agent, every, steps, shutdown).await?)
         }
     })
@@ -70,8 +82,10 @@ fn missing_model() -> Invalid {
     Invalid::new("model", "no file", "a checkpoint, which the ppo policy and --learn need")
 }
 
-fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
-    Ok(match (args.policy, &args.model) {
+/// The policy, and the reward that it reports: a network that of its training.
+fn policy(args: &AgentArgs) -> anyhow::Result<(Box<dyn Policy>, Shape)> {
+    let mut shape = Shape::BALANCED;
+    let policy: Box<dyn Policy> = match (args.policy, &args.model) {
         (PolicyName::Reactive, _) => Box::new(Reactive::default()),
         (PolicyName::HpaVpa, _) => Box::new(Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?),
         (PolicyName::HpaConcurrency, _) => Box::new(Rules::hpa_vpa(Follow::Concurrency(args.concurrency))?),
@@ -82,29 +96,27 @@ fn policy(args: &AgentArgs) -> anyhow::Result<Box<dyn Policy>> {
         (PolicyName::Ppo, Some(path)) => {
             let network = ActorCritic::load(&read(path)?).with_context(|| path.display().to_string())?;
             ppo::check(network.config())?;
+            shape = network.config().reward;
             Box::new(Ppo::serving(Arc::new(network)))
         }
         (PolicyName::Ppo, None) => Err(missing_model())?,
-    })
+    };
+    Ok((policy, shape))
 }
 
-/// A learner to go on with: with its optimiser if the file has that, else from its networks.
+/// A learner to go on with: with its optimiser if the file has that, else from its networks, and then it says so.
 fn learner(path: &Path, seed: u64) -> anyhow::Result<Learner> {
     let bytes = read(path)?;
-    let learner = Learner::load(&bytes)
-        .or_else(|_| ActorCritic::load(&bytes).map(|network| Learner::from_network(network, seed)));
+    let learner = Learner::load(&bytes).or_else(|error| {
+        if error != meanfield_learner::Error::NoTrainingState {
+            return Err(error);
+        }
+        tracing::info!(model = %path.display(), "no training state in there: learning starts from its networks");
+        ActorCritic::load(&bytes).map(|network| Learner::from_network(network, seed))
+    });
     learner.with_context(|| path.display().to_string())
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| path.display().to_string())
-}
-
-/// Written aside and moved into place, so that a crash leaves the old file or the new one.
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".new");
-    let aside = Path::new(&aside);
-    fs::write(aside, bytes).with_context(|| aside.display().to_string())?;
-    fs::rename(aside, path).with_context(|| path.display().to_string())
 }

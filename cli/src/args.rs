@@ -36,6 +36,8 @@ pub enum Command {
     Coordinator(CoordinatorArgs),
     /// Run one agent in real time, on a simulated workload of its own.
     Agent(AgentArgs),
+    /// Train agents on simulated clusters, with checkpoints to go on from.
+    Train(TrainArgs),
     /// Run an experiment whose tables stand in the docs.
     Eval(EvalArgs),
     /// Measure speed and size, beside a peer in the same run where there is one.
@@ -164,7 +166,7 @@ pub struct AgentArgs {
     /// Checkpoint of the network (safetensors), as written by the demo.
     #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE", required_if_eq("policy", "ppo"))]
     pub model: Option<PathBuf>,
-    /// Go on learning while serving (ppo only), and write the checkpoint back at the end.
+    /// Go on learning while serving (ppo only), and write the checkpoint back now and then and at the end.
     #[arg(long, env = "MEANFIELD_LEARN", requires = "model", value_parser = BoolishValueParser::new())]
     pub learn: bool,
     /// HPA's target: CPU use over CPU request.
@@ -204,6 +206,23 @@ pub struct LogArgs {
     pub log_format: LogFormat,
 }
 
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// What to train (TOML): preset, seed, episodes, overrides of the learner, scenario, when to stop [default: the
+    /// shipped settings].
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Where checkpoints, networks and the learning curve go.
+    #[arg(long, env = "MEANFIELD_OUT", default_value = "training", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Go on from the last checkpoint there.
+    #[arg(long, env = "MEANFIELD_RESUME", value_parser = BoolishValueParser::new())]
+    pub resume: bool,
+    /// Threads; the result does not depend on them [default: as many as the machine has].
+    #[arg(long, env = "MEANFIELD_THREADS", value_name = "COUNT")]
+    pub threads: Option<NonZero<usize>>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Experiment {
     /// Every rule-based autoscaler, in default and tuned form, beside the reactive queue model and the yardsticks.
@@ -212,6 +231,14 @@ pub enum Experiment {
     Fluid,
     /// From plenty to overload: what coordination by price and by grants is worth.
     Regimes,
+    /// Each function alone: a learning agent beside ENSURE.
+    SimppoIsolated,
+    /// Twelve agents at once: every published variant, with the published settings and with ours.
+    SimppoJoint,
+    /// Agents join and leave a group that has converged.
+    SimppoChurn,
+    /// Many agents against few, agent by agent.
+    SimppoScale,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -230,7 +257,7 @@ pub struct EvalArgs {
     /// Fewer seeds, traces and cases.
     #[arg(long, env = "MEANFIELD_QUICK", value_parser = BoolishValueParser::new())]
     pub quick: bool,
-    /// Seeds of each trace or regime (not fluid) [default: 5, or 2 with --quick].
+    /// Seeds of each trace, regime or training (not fluid) [default: 5; with --quick 2, or 1 for simppo-*].
     #[arg(long, env = "MEANFIELD_SEEDS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Shapes of the load (baselines only): azure-functions, worldcup, llm, steady, diurnal or bursty [default: all but

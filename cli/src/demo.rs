@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::Context;
 use meanfield_agent::{
+    fleet::tenant_name,
     http::Http,
     link::Nobody,
     policy::{Policy, hpa::Follow, ppo::Ppo},
@@ -22,7 +23,7 @@ use meanfield_agent::{
 };
 use meanfield_common::identity::PoolName;
 use meanfield_coordinator::{Clock, Coordinator, Options, serve};
-use meanfield_learner::{ActorCritic, Config};
+use meanfield_learner::{ActorCritic, Config, Sharing};
 use meanfield_simulator::{cluster::TenantSpec, scenario::Scenario};
 use meanfield_traces::synth;
 use tokio::net::TcpListener;
@@ -36,6 +37,7 @@ use crate::{
         tuning,
         workers::Store,
     },
+    file,
     in_process::InProcess,
     progress::Bar,
     score::Scores,
@@ -87,8 +89,13 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let report = Report { args, episodes, contest: &contest, curve: &curve, scores: &scores };
     say!("\n{}", report.table());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
-    let checkpoint = args.report.join("model.safetensors");
-    std::fs::write(&checkpoint, networks[0].save()?).with_context(|| checkpoint.display().to_string())?;
+    // A network for each agent: a file for each, beside the first one under its usual name.
+    let named = |place: usize| args.report.join(format!("model-{}.safetensors", tenant_name(place)));
+    let each =
+        networks.iter().enumerate().filter(|_| networks.len() > 1).map(|(place, network)| (named(place), network));
+    for (path, network) in each.chain(networks.first().map(|first| (args.report.join("model.safetensors"), first))) {
+        file::replace(&path, &network.save()?)?;
+    }
     say!("Report: {}", args.report.join("index.html").display());
     say!("Took {:.1} s.", started.elapsed().as_secs_f64());
     runtime.block_on(daemon.stop())
@@ -130,7 +137,7 @@ fn train(
     }
     bar.finish();
     trainer.leave()?;
-    let count = if config.shared_network { 1 } else { agents };
+    let count = if config.sharing == Sharing::Pool { 1 } else { agents };
     Ok((curve, (0..count).map(|place| Arc::new(trainer.network(place).clone())).collect()))
 }
 

@@ -1,8 +1,8 @@
 //! `meanfield eval`: experiments whose tables stand in the docs.
 //!
 //! `baselines` runs every rule-based autoscaler, the reactive queue model and the yardsticks over the same simulated
-//! days; `regimes` goes from plenty to overload, with and without coordination; `fluid` compares the two models of the
-//! simulator. A report folder holds every result; what is there already is
+//! days; `regimes` goes from plenty to overload, with and without coordination; `simppo-*` stand beside the tables of a
+//! publication; `fluid` compares the two models of the simulator. A report folder holds every result; what is there already is
 //! not computed again.
 
 mod baselines;
@@ -11,6 +11,7 @@ pub mod contestant;
 mod fluid;
 mod regimes;
 mod report;
+mod simppo;
 mod statistics;
 pub mod tuning;
 pub mod workers;
@@ -22,5 +23,8 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         Experiment::Baselines => baselines::run(args),
         Experiment::Fluid => fluid::run(args),
         Experiment::Regimes => regimes::run(args),
+        Experiment::SimppoIsolated | Experiment::SimppoJoint | Experiment::SimppoChurn | Experiment::SimppoScale => {
+            simppo::run(args)
+        }
     }
 }

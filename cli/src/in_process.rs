@@ -47,10 +47,10 @@ fn error(error: meanfield_coordinator::Error) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use meanfield_agent::{fleet::Fleet, http::Http, policy::ppo::Ppo};
+    use meanfield_agent::{fleet::Fleet, http::Http, policy::ppo::Ppo, training::Trainer};
     use meanfield_common::{identity::PoolName, scarcity::Capacity};
     use meanfield_coordinator::{Clock, Options, serve};
-    use meanfield_learner::{ActorCritic, Config};
+    use meanfield_learner::{ActorCritic, Config, Sharing};
     use meanfield_simulator::scenario::{Scenario, Start};
     use tokio::sync::{mpsc, oneshot};
 
@@ -133,5 +133,64 @@ mod tests {
 
         drop((http, stop));
         serving.await.unwrap().unwrap();
+    }
+
+    /// Training asks from threads that never wait for anything: this one waits for them.
+    #[derive(Clone)]
+    struct Blocking {
+        http: Http,
+        runtime: tokio::runtime::Handle,
+    }
+
+    impl Link for Blocking {
+        async fn register(&mut self, register: &Register) -> Result<Registered, Error> {
+            self.runtime.block_on(self.http.register(register))
+        }
+        async fn heartbeat(&mut self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, Error> {
+            self.runtime.block_on(self.http.heartbeat(agent, heartbeat))
+        }
+        async fn leave(&mut self, agent: AgentId, leave: &Leave) -> Result<(), Error> {
+            self.runtime.block_on(self.http.leave(agent, leave))
+        }
+    }
+
+    fn trained<L: Link + Clone>(config: &Config, pools: &[PoolName], link: &L) -> Vec<Vec<u8>> {
+        let scenario = Scenario::new(4, 1).unwrap();
+        let mut trainer = Trainer::new(config.clone(), &scenario, 3, pools, |_| link.clone()).unwrap();
+        for episode in 0..3 {
+            trainer.iterate(episode as f32 / 3.0).unwrap();
+        }
+        trainer.leave().unwrap();
+        trainer.save().unwrap().learners
+    }
+
+    /// Shared networks, the others by category, with percentiles and as mean states: the same bits either way.
+    #[test]
+    fn shared_networks_learn_the_same_by_http_and_in_process() {
+        let names = ["direct-1", "direct-2", "network-1", "network-2"];
+        let pools = names.map(|name| name.parse::<PoolName>().unwrap()).to_vec();
+        let options = Options { pools: pools.clone(), ..Options::default() };
+        let coordinator = Coordinator::open(options, Clock::system()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = runtime.spawn(serve(coordinator.clone(), listener, async { drop(stopped.await) }));
+        let http = runtime.block_on(async { Http::new(&url, coordinator.token().to_owned()).unwrap() });
+        let network = Blocking { http, runtime: runtime.handle().clone() };
+
+        let detailed = Config { auxiliary_categories: true, auxiliary_percentiles: true, ..Config::default() };
+        let auxiliary = detailed.auxiliary_layout().width();
+        for config in [
+            Config { team_share: 0.5, auxiliary, ..detailed },
+            Config { sharing: Sharing::Category, ..Config::preset("simppo-all").unwrap() },
+            Config::preset("paper-simppo").unwrap(),
+        ] {
+            let config = Config { horizon: 8, environments: 2, curriculum: None, ..config };
+            let direct = trained(&config, &pools[..2], &InProcess(coordinator.clone()));
+            assert!(trained(&config, &pools[2..], &network) == direct, "{config:?}");
+        }
+        drop((network, stop));
+        runtime.block_on(serving).unwrap().unwrap();
     }
 }

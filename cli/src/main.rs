@@ -19,6 +19,7 @@ mod contest;
 mod coordinator;
 mod demo;
 mod eval;
+mod file;
 mod in_process;
 mod plot;
 mod progress;
@@ -26,6 +27,7 @@ mod score;
 mod signals;
 mod table;
 mod trace;
+mod train;
 
 use std::process::ExitCode;
 
@@ -58,6 +60,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Coordinator(args) => coordinator::run(args),
         Command::Agent(args) => agent::run(&args),
+        Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -9,21 +9,31 @@ use serde::{Deserialize, Serialize};
 use crate::{
     action::Action,
     fixed::{Fixed, sqrt_of_products, sum_to_f64},
+    identity::Category,
     reward::Reward,
     state::LocalState,
 };
 
+mod detail;
+mod layout;
+
+pub use detail::{Detail, Details, Kind, PERCENTILES};
+pub use layout::{Form, Layout};
+
 /// How many fields the mean field follows.
 pub const FIELDS: usize = 6;
 
-/// How many numbers [`AuxiliaryState::features`] gives to a network.
+/// How many numbers one virtual agent gives to a network.
 pub const FEATURES: usize = 2 * FIELDS;
 
 /// What one agent puts into its pool's mean field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contribution {
     /// CPU limit, memory limit, vertical action, horizontal action, SP, RU.
     fields: [Fixed; FIELDS],
+    /// The rest of l, which only [`Details`] follow: RU of CPU and of memory, AC, NC.
+    rest: [Fixed; 4],
+    category: Category,
     reward: Fixed,
 }
 
@@ -40,7 +50,19 @@ impl Contribution {
             state.slo_preservation.get(),
             utilisation,
         ];
-        Self { fields: fields.map(Fixed::nearest), reward: Fixed::nearest(reward.get()) }
+        let rest = [state.cpu_utilisation, state.memory_utilisation, state.arrival_change, state.replicas];
+        Self {
+            fields: fields.map(Fixed::nearest),
+            rest: rest.map(|unit| Fixed::nearest(unit.get())),
+            category: Category::Cpu,
+            reward: Fixed::nearest(reward.get()),
+        }
+    }
+
+    /// The same from an agent of a category; without one it counts as CPU-intensive.
+    #[must_use]
+    pub fn of(self, category: Category) -> Self {
+        Self { category, ..self }
     }
 }
 
@@ -107,6 +129,7 @@ impl Sums {
             horizontal,
             slo_preservation,
             utilisation,
+            detail: None,
         }
     }
 
@@ -154,42 +177,9 @@ pub struct AuxiliaryState {
     pub slo_preservation: Moments,
     /// Mean of CPU and memory utilisation.
     pub utilisation: Moments,
-}
-
-/// How g becomes network input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// As published: limits and actions as sums, which grow with the number of agents.
-    Sums,
-    /// Everything as means, which do not.
-    Means,
-}
-
-impl AuxiliaryState {
-    /// The twelve numbers in the order in which the critic sees them: six values, then six standard deviations.
-    #[must_use]
-    pub fn features(&self, form: Form) -> [f32; FEATURES] {
-        let scale = |moments: &Moments| match form {
-            Form::Sums => moments.sum,
-            Form::Means => moments.mean,
-        };
-        [
-            scale(&self.cpu_limit),
-            scale(&self.memory_limit),
-            scale(&self.vertical),
-            scale(&self.horizontal),
-            self.slo_preservation.mean,
-            self.utilisation.mean,
-            self.cpu_limit.std,
-            self.memory_limit.std,
-            self.vertical.std,
-            self.horizontal.std,
-            self.slo_preservation.std,
-            self.utilisation.std,
-        ]
-        .map(|value| value as f32)
-    }
+    /// More about the others, for agents whose heartbeat asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
 }
 
 #[cfg(test)]
@@ -231,8 +221,8 @@ mod tests {
         assert_eq!(g.slo_preservation, Moments { sum: 1.5, mean: 0.75, std: 0.25 });
         assert_eq!(g.horizontal, Moments { sum: 2.0, mean: 1.0, std: 0.0 });
         assert!((pool.mean_reward().unwrap() + 4.0 / 3.0).abs() < 1e-9, "the team reward is over everybody");
-        assert_eq!(g.features(Form::Sums)[..6], [1.0, 0.0, 0.0, 2.0, 0.75, 0.0]);
-        assert_eq!(g.features(Form::Means)[..6], [0.5, 0.0, 0.0, 1.0, 0.75, 0.0]);
+        assert_eq!(g.inputs(&Layout::of(Form::Sums))[..6], [1.0, 0.0, 0.0, 2.0, 0.75, 0.0]);
+        assert_eq!(g.inputs(&Layout::of(Form::Means))[..6], [0.5, 0.0, 0.0, 1.0, 0.75, 0.0]);
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub struct Heartbeat {
     /// What the agent wants of its pool's capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
+    /// Whether the answer's g shall come with its details: categories, percentiles, means of all of l.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detail: bool,
 }
 
 /// The coordinator's answer to [`Heartbeat`].

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use meanfield_common::{
     action::{Action, Step},
-    mean_field::{Contribution, Sums},
+    identity::Category,
+    mean_field::{Contribution, Details, Form, Layout, Sums},
     reward::Reward,
     state::{LocalState, Unit},
 };
@@ -27,7 +28,8 @@ fn contribution() -> impl Strategy<Value = Contribution> {
             replicas: s.6,
         };
         let action = Action { cpu: a.0, memory: a.1, replicas: a.2 };
-        Contribution::new(&state, &action, Reward::try_from(reward).unwrap())
+        let category = Category::ALL[(3.0 * (reward / 1e6).abs()).min(2.0) as usize];
+        Contribution::new(&state, &action, Reward::try_from(reward).unwrap()).of(category)
     })
 }
 
@@ -56,7 +58,7 @@ proptest! {
     #[test]
     fn incremental_equals_from_scratch_in_any_order(events in events()) {
         let mut members = BTreeMap::new();
-        let mut pool = Sums::default();
+        let (mut pool, mut details) = (Sums::default(), Details::default());
         for event in events {
             let (agent, now) = match event {
                 Event::Report(agent, one) => (agent, Some(one)),
@@ -64,19 +66,29 @@ proptest! {
             };
             if let Some(before) = members.remove(&agent) {
                 pool.remove(&before);
+                details.remove(&before);
             }
             if let Some(now) = now {
                 pool.add(&now);
+                details.add(&now);
                 members.insert(agent, now);
             }
             prop_assert_eq!(pool, from_scratch(members.values()));
         }
         prop_assert_eq!(pool, from_scratch(members.values().rev()));
 
+        let detailed = |members: &mut dyn Iterator<Item = &Contribution>| {
+            let mut details = Details::default();
+            members.for_each(|one| details.add(one));
+            details
+        };
+        prop_assert_eq!(&details, &detailed(&mut members.values().rev()));
+
         // Leave-one-out equals the pool of all the others, and its statistics those of plain floating point.
         for (agent, own) in &members {
             let others = || members.iter().filter(|(other, _)| *other != agent).map(|(_, one)| one);
             prop_assert_eq!(pool.without(own), from_scratch(others()));
+            prop_assert_eq!(details.detail(Some(own)), detailed(&mut others()).detail(None));
         }
     }
 
@@ -93,5 +105,40 @@ proptest! {
         let seen = pool.auxiliary().cpu_limit;
         prop_assert!((seen.mean - mean).abs() < 1e-8, "{} {mean}", seen.mean);
         prop_assert!((seen.std - std).abs() < 1e-6, "{} {std}", seen.std);
+    }
+
+    #[test]
+    fn details_agree_with_floating_point(limits in prop::collection::vec((-1.0..=1.0_f64, 0..3_usize), 1..50)) {
+        let (mut pool, mut details) = (Sums::default(), Details::default());
+        for &(limit, category) in &limits {
+            let limit = Unit::clamped(limit);
+            let state = LocalState { cpu_limit: limit, replicas: limit, ..LocalState::default() };
+            let one = Contribution::new(&state, &Action::HOLD, Reward::default()).of(Category::ALL[category]);
+            pool.add(&one);
+            details.add(&one);
+        }
+        let detail = details.detail(None);
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let all: Vec<f64> = limits.iter().map(|(limit, _)| *limit).collect();
+        prop_assert!((detail.states[6] - mean(&all)).abs() < 1e-8 && detail.states[0] == 0.0);
+        for (index, kind) in detail.categories.iter().enumerate() {
+            let own: Vec<f64> = limits.iter().filter(|(_, of)| *of == index).map(|(limit, _)| *limit).collect();
+            prop_assert_eq!(kind.others, own.len() as u64);
+            prop_assert!((kind.fields[0].mean - mean(&own)).abs() < 1e-8);
+        }
+        let mut sorted = all;
+        sorted.sort_unstable_by(f64::total_cmp);
+        for (place, percent) in [10, 50, 90].into_iter().enumerate() {
+            let rank = (sorted.len() * percent).div_ceil(100).max(1);
+            let (seen, exact) = (detail.percentiles[0][place], sorted[rank - 1]);
+            prop_assert!((seen - exact).abs() <= 1.0 / 64.0 + 1e-9, "{percent}: {seen} for {exact}");
+        }
+        let g = meanfield_common::mean_field::AuxiliaryState { detail: Some(detail), ..pool.auxiliary() };
+        for form in [Form::Sums, Form::Means, Form::States] {
+            for (categories, percentiles) in [(false, false), (true, false), (false, true), (true, true)] {
+                let layout = Layout { form, categories, percentiles };
+                prop_assert_eq!(g.inputs(&layout).len(), layout.width());
+            }
+        }
     }
 }

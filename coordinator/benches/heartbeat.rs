@@ -43,8 +43,16 @@ fn heartbeat(criterion: &mut Criterion) {
             let reward = Reward::try_from(level).expect("a reward");
             turn += 1;
             let round = round.then_some(sequence.0);
-            let beat =
-                Heartbeat { epoch: member.epoch, sequence, round, state, action: Action::HOLD, reward, claim: None };
+            let beat = Heartbeat {
+                epoch: member.epoch,
+                sequence,
+                round,
+                state,
+                action: Action::HOLD,
+                reward,
+                claim: None,
+                detail: false,
+            };
             coordinator.heartbeat(member.agent, &beat).expect("an answer")
         };
         group.bench_function(BenchmarkId::new("real-time", count), |bencher| bencher.iter(|| black_box(next(false))));

@@ -13,7 +13,7 @@ use dashmap::{DashMap, Entry};
 use meanfield_common::{
     identity::{AgentId, AgentName, Category, Epoch, PoolName},
     invalid::Invalid,
-    mean_field::Contribution,
+    mean_field::{AuxiliaryState, Contribution},
     scarcity::Capacity,
     wire::{Answer, Directives, Heartbeat},
 };
@@ -166,10 +166,10 @@ impl Membership {
         let pool = &self.pools[member.pool];
         Error::check_epoch(id, beat.epoch, member.epoch)?;
         let snapshot = if member.answered(beat)? {
-            pool.again(&member.share, beat.round)?
+            pool.again(&member.share, beat.round, beat.detail)?
         } else {
-            let one = Contribution::new(&beat.state, &beat.action, beat.reward);
-            let report = Report { one, claim: beat.claim.as_ref(), round: beat.round, now };
+            let one = Contribution::new(&beat.state, &beat.action, beat.reward).of(member.category);
+            let report = Report { one, claim: beat.claim.as_ref(), round: beat.round, detail: beat.detail, now };
             let snapshot = pool.report(&mut member.share, &report)?;
             member.last = Some(*beat);
             snapshot
@@ -181,7 +181,7 @@ impl Membership {
         drop(entry);
         let answer = Answer {
             sequence: beat.sequence,
-            auxiliary: snapshot.others().auxiliary(),
+            auxiliary: AuxiliaryState { detail: snapshot.detail, ..snapshot.others().auxiliary() },
             team_reward: snapshot.team.mean_reward(),
             directives: Directives { paused },
             scarcity: snapshot.scarcity,
@@ -361,6 +361,7 @@ mod tests {
             action: Action::HOLD,
             reward: Reward::default(),
             claim: None,
+            detail: false,
         };
         membership.heartbeat(id, &beat, 100).unwrap();
         assert!(!membership.part_overdue(&overdue, 50));

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use meanfield_common::{
     identity::{AgentId, AgentName, PoolName},
-    mean_field::{Contribution, Sums},
+    mean_field::{Contribution, Detail, Details, Sums},
     scarcity::{Capacity, Claim, Scarcity},
 };
 use parking_lot::Mutex;
@@ -31,6 +31,9 @@ pub(crate) struct Pool {
 struct State {
     latest: Sums,
     frozen: Sums,
+    /// What agents are told beyond the sums if they ask; both kept like them.
+    latest_details: Details,
+    frozen_details: Details,
     round: Option<u64>,
     /// How often the sums were frozen: tells whether a share changed since.
     freezes: u64,
@@ -68,6 +71,8 @@ impl Share {
 pub(crate) struct Snapshot {
     pub(crate) team: Sums,
     own: Option<Contribution>,
+    /// More about the others, if the agent asked.
+    pub(crate) detail: Option<Detail>,
     pub(crate) scarcity: Option<Scarcity>,
     /// Whether a claim that was taken now counts less than it says.
     pub(crate) capped: bool,
@@ -79,6 +84,8 @@ pub(crate) struct Report<'a> {
     pub(crate) one: Contribution,
     pub(crate) claim: Option<&'a Claim>,
     pub(crate) round: Option<u64>,
+    /// Whether more about the others is asked for.
+    pub(crate) detail: bool,
     /// When, on the coordinator's clock.
     pub(crate) now: u64,
 }
@@ -122,14 +129,14 @@ impl Pool {
         if report.round.is_none() {
             state.claims.refresh(report.now);
         }
-        Ok(Snapshot { capped, ..state.snapshot(share, report.round) })
+        Ok(Snapshot { capped, ..state.snapshot(share, report.round, report.detail) })
     }
 
     /// The answer to a report that was taken before.
-    pub(crate) fn again(&self, share: &Share, round: Option<u64>) -> Result<Snapshot, Error> {
+    pub(crate) fn again(&self, share: &Share, round: Option<u64>, detail: bool) -> Result<Snapshot, Error> {
         let state = self.state.lock();
         state.check(round)?;
-        Ok(state.snapshot(share, round))
+        Ok(state.snapshot(share, round, detail))
     }
 
     /// Takes the member's contribution out; it stays a member.
@@ -176,13 +183,24 @@ impl Pool {
     pub(crate) fn audit(&self, members: &[(Share, Option<Claim>)]) -> bool {
         let state = self.state.lock();
         let (mut latest, mut frozen) = (Sums::default(), Sums::default());
+        let (mut latest_details, mut frozen_details) = (Details::default(), Details::default());
         for (share, _) in members {
-            share.latest.iter().for_each(|one| latest.add(one));
-            share.frozen(state.freezes).iter().for_each(|one| frozen.add(one));
+            if let Some(one) = &share.latest {
+                latest.add(one);
+                latest_details.add(one);
+            }
+            if let Some(one) = &share.frozen(state.freezes) {
+                frozen.add(one);
+                frozen_details.add(one);
+            }
         }
-        state.departed.values().for_each(|one| frozen.add(one));
+        for one in state.departed.values() {
+            frozen.add(one);
+            frozen_details.add(one);
+        }
         let claims: Vec<_> = members.iter().map(|(share, claim)| (share.slot, *claim)).collect();
-        latest == state.latest && frozen == state.frozen && state.claims.audit(&claims)
+        let sums = latest == state.latest && frozen == state.frozen && state.claims.audit(&claims);
+        sums && latest_details == state.latest_details && frozen_details == state.frozen_details
     }
 }
 
@@ -206,6 +224,7 @@ impl State {
         if round != self.round {
             self.round = round;
             self.frozen = self.latest;
+            self.frozen_details.clone_from(&self.latest_details);
             self.freezes += 1;
             self.claims.begin_round();
             self.departed.clear();
@@ -216,19 +235,22 @@ impl State {
     fn replace(&mut self, share: &mut Share, one: Option<Contribution>) {
         if let Some(old) = &share.latest {
             self.latest.remove(old);
+            self.latest_details.remove(old);
         }
         if let Some(new) = &one {
             self.latest.add(new);
+            self.latest_details.add(new);
         }
         let frozen = share.frozen(self.freezes);
         *share = Share { latest: one, frozen, since: self.freezes, ..*share };
     }
 
-    fn snapshot(&self, share: &Share, round: Option<u64>) -> Snapshot {
-        let (team, own) = match round {
-            None => (self.latest, share.latest),
-            Some(_) => (self.frozen, share.frozen(self.freezes)),
+    fn snapshot(&self, share: &Share, round: Option<u64>, detail: bool) -> Snapshot {
+        let (team, details, own) = match round {
+            None => (self.latest, &self.latest_details, share.latest),
+            Some(_) => (self.frozen, &self.frozen_details, share.frozen(self.freezes)),
         };
-        Snapshot { team, own, scarcity: self.claims.scarcity(share.slot), capped: false }
+        let detail = detail.then(|| details.detail(own.as_ref()));
+        Snapshot { team, own, detail, scarcity: self.claims.scarcity(share.slot), capped: false }
     }
 }

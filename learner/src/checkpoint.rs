@@ -96,11 +96,11 @@ impl Learner {
     /// Goes on from a checkpoint with training state. For one without, see [`Learner::from_network`].
     ///
     /// # Errors
-    /// Says what is wrong with the bytes; see [`Error`].
+    /// [`Error::NoTrainingState`] for networks alone; otherwise says what is wrong with the bytes, see [`Error`].
     pub fn load(bytes: &[u8]) -> Result<Self, Error> {
         let (file, header) = open(bytes)?;
         let network = network(&file, header.config)?;
-        let training = header.training.ok_or_else(|| not_ours("it holds networks, but no training state"))?;
+        let training = header.training.ok_or(Error::NoTrainingState)?;
         let mut optimisers = Optimisers::new(&network);
         let Optimisers { actor, critic } = &mut optimisers;
         fill(&file, "adam.mean.actor", &network.actor, &mut actor.mean)?;

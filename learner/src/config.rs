@@ -1,11 +1,10 @@
 //! Every setting of the learner in one place, so that an experiment is described by one document.
 //!
-//! Two presets exist. [`Config::paper`] holds the values of SIMPPO's publication, for reproducing it.
-//! [`Config::preset_default`] holds what measured better: a shorter discount horizon, one network fed by all agents,
-//! masks instead of penalties, and larger minibatches from several environments.
+//! [`crate::presets`] has named ones: every published variant, with the published settings and with ours.
 
+use meanfield_common::mean_field::Layout;
 pub use meanfield_common::{mean_field::Form as AuxiliaryForm, reward::Shape as Reward};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::Error;
 
@@ -30,6 +29,45 @@ pub enum Activation {
     Tanh,
     /// max(0, x).
     Relu,
+}
+
+/// Who trains and uses which network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    /// Each agent its own, from scratch.
+    None,
+    /// Each agent its own, as published: it starts from its category's base model, which slowly follows the agents.
+    Base,
+    /// One for all agents of a category.
+    Category,
+    /// One for all agents.
+    Pool,
+}
+
+/// Who may act in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turns {
+    /// Everybody.
+    All,
+    /// One agent, the others hold: whoever keeps its SLO worst among those that have not had their turn yet.
+    One,
+}
+
+/// Short episodes at first: while a policy cannot keep its SLO, it learns nothing from staying in trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Curriculum {
+    /// Steps of the first episodes.
+    pub first: usize,
+    /// Until episodes are of full length, so many rounds in a row in which at least half of the agents miss their SLO end
+    /// one.
+    pub patience: usize,
+    /// The episode from which they grow, linearly.
+    pub from: u64,
+    /// The episode from which they have their full length.
+    pub to: u64,
 }
 
 /// All settings of networks, PPO and the way experience is gathered.
@@ -74,8 +112,21 @@ pub struct Config {
     pub team_share: f32,
     /// How the aggregate of the others is expressed.
     pub auxiliary_form: AuxiliaryForm,
-    /// Whether all agents train and use one network, or each its own.
-    pub shared_network: bool,
+    /// One virtual agent a category instead of one for all.
+    pub auxiliary_categories: bool,
+    /// Percentiles in the aggregate too.
+    pub auxiliary_percentiles: bool,
+    /// Whether the actor sees the aggregate as well; it is then part of `observation`, and `auxiliary` is 0.
+    pub auxiliary_in_actor: bool,
+    /// Who trains and uses which network.
+    #[serde(alias = "shared_network", deserialize_with = "sharing")]
+    pub sharing: Sharing,
+    /// How much of the way to its agents a base model goes in an episode, in `[0, 1]`.
+    pub base_rate: f32,
+    /// Who may act in a round.
+    pub turns: Turns,
+    /// Shorter episodes at first; none for full ones from the start.
+    pub curriculum: Option<Curriculum>,
     /// Which reward is computed.
     pub reward: Reward,
     /// Steps per episode.
@@ -93,72 +144,41 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The values of the publication.
-    #[must_use]
-    pub fn paper() -> Self {
-        Self {
-            observation: 7,
-            auxiliary: 12,
-            heads: vec![7],
-            hidden: vec![64, 64],
-            activation: Activation::Tanh,
-            gamma: 0.99,
-            lambda: 0.95,
-            learning_rate: 3e-4,
-            learning_rate_final: 3e-4,
-            clip: 0.2,
-            entropy: 0.01,
-            value_weight: 0.05,
-            epochs: 5,
-            minibatch: 5,
-            max_gradient_norm: None,
-            normalise_advantages: false,
-            mask_actions: false,
-            team_share: 1.0,
-            auxiliary_form: AuxiliaryForm::Sums,
-            shared_network: false,
-            reward: Reward::PAPER,
-            horizon: 50,
-            environments: 1,
-            embedding: 0,
-        }
-    }
-
-    /// What we ship: the settings that measured best.
-    #[must_use]
-    pub fn preset_default() -> Self {
-        Self {
-            observation: 21 + 8,
-            auxiliary: 12,
-            heads: vec![3, 3, 3],
-            hidden: vec![64, 64],
-            activation: Activation::Tanh,
-            gamma: 0.9,
-            lambda: 0.95,
-            learning_rate: 2e-3,
-            learning_rate_final: 1e-4,
-            clip: 0.2,
-            entropy: 0.01,
-            value_weight: 0.5,
-            epochs: 5,
-            minibatch: 200,
-            max_gradient_norm: Some(0.5),
-            normalise_advantages: true,
-            mask_actions: true,
-            team_share: 0.0,
-            auxiliary_form: AuxiliaryForm::Means,
-            shared_network: true,
-            reward: Reward::BALANCED,
-            horizon: 50,
-            environments: 4,
-            embedding: 8,
-        }
-    }
-
     /// Actor outputs: the sizes of all heads together.
     #[must_use]
     pub fn logits(&self) -> usize {
         self.heads.iter().sum()
+    }
+
+    /// Which numbers the aggregate of the others is made of.
+    #[must_use]
+    pub fn auxiliary_layout(&self) -> Layout {
+        let (form, categories) = (self.auxiliary_form, self.auxiliary_categories);
+        Layout { form, categories, percentiles: self.auxiliary_percentiles }
+    }
+
+    /// Whether any network sees the aggregate of the others.
+    #[must_use]
+    pub fn sees_others(&self) -> bool {
+        self.auxiliary > 0 || self.auxiliary_in_actor
+    }
+
+    /// Steps of an episode, counted from 0; shorter than `horizon` early in a curriculum.
+    #[must_use]
+    pub fn horizon_at(&self, episode: u64) -> usize {
+        let Some(Curriculum { first, from, to, .. }) = self.curriculum else { return self.horizon };
+        if episode >= to {
+            return self.horizon;
+        }
+        let done = episode.saturating_sub(from) as f64 / to.saturating_sub(from).max(1) as f64;
+        let first = first.min(self.horizon);
+        first + ((self.horizon - first) as f64 * done).round() as usize
+    }
+
+    /// After how many rounds of trouble in a row an episode ends; none once episodes are whole.
+    #[must_use]
+    pub fn patience_at(&self, episode: u64) -> Option<usize> {
+        self.curriculum.filter(|curriculum| episode < curriculum.to).map(|curriculum| curriculum.patience)
     }
 
     /// Adam's step size at `progress`, which is clamped to `[0, 1]`.
@@ -178,6 +198,14 @@ impl Config {
         for &head in &self.heads {
             count("heads", head, 1, MAX_ACTIONS, "a list of sizes from 1 to 255")?;
         }
+        let choices = self.heads.iter().copied().max().unwrap_or(0);
+        count(
+            "heads",
+            choices,
+            2,
+            MAX_ACTIONS,
+            "a list with a head of at least 2 actions, or there is nothing to learn",
+        )?;
         count("hidden", self.hidden.len(), 0, MAX_LAYERS, "a list of at most 8 layers")?;
         for &width in &self.hidden {
             count("hidden", width, 1, MAX_WIDTH, "a list of widths from 1 to 4096")?;
@@ -203,10 +231,42 @@ impl Config {
                 real("reward.memory", memory as f32, |v| v >= 0.0, "at least 0")?;
             }
         }
+        real("base_rate", self.base_rate, |v| (0.0..=1.0).contains(&v), "in [0, 1]")?;
+        let queued = self.turns == Turns::One;
+        real("team_share", self.team_share, |v| !queued || v == 0.0, "0 where agents act one at a time")?;
+        let both = self.auxiliary_in_actor && self.auxiliary > 0;
+        count(
+            "auxiliary",
+            if both { self.auxiliary } else { 0 },
+            0,
+            0,
+            "0 where the actor sees the aggregate already",
+        )?;
+        if let Some(Curriculum { first, patience, from, to }) = self.curriculum {
+            count("curriculum.first", first, 2, self.horizon.max(2), "from 2 to `horizon`")?;
+            count("curriculum.patience", patience, 1, MAX_STEPS, "from 1 to 100000")?;
+            let growing = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+            count("curriculum.to", if to < from { 0 } else { growing.max(1) }, 1, usize::MAX, "at least `from`")?;
+        }
         count("horizon", self.horizon, 1, MAX_STEPS, "from 1 to 100000")?;
         count("environments", self.environments, 1, MAX_ENVIRONMENTS, "from 1 to 1000")?;
         count("embedding", self.embedding, 0, self.observation, "at most `observation`")
     }
+}
+
+/// Reads also what older checkpoints say: whether all agents share one network.
+fn sharing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sharing, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "none, base, category or pool (or true or false, as older files have)")]
+    enum Either {
+        Shared(bool),
+        Named(Sharing),
+    }
+    Ok(match Either::deserialize(deserializer)? {
+        Either::Shared(true) => Sharing::Pool,
+        Either::Shared(false) => Sharing::None,
+        Either::Named(sharing) => sharing,
+    })
 }
 
 fn count(field: &'static str, value: usize, low: usize, high: usize, bound: &'static str) -> Result<(), Error> {

@@ -15,6 +15,15 @@ pub enum Error {
         bound: &'static str,
     },
 
+    /// There are no settings of this name.
+    #[error("preset is {name:?}, but must be {known}")]
+    Preset {
+        /// The name given.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+
     /// An input has another length than the configuration says.
     #[error("{what} has {found} values, but {expected} are expected")]
     Shape {
@@ -77,6 +86,10 @@ pub enum Error {
         /// What was wrong.
         reason: String,
     },
+
+    /// The checkpoint holds networks only, and training cannot go on from there as if it had never stopped.
+    #[error("the checkpoint holds networks, but no training state")]
+    NoTrainingState,
 
     /// The checkpoint was written in a format that this version does not read.
     #[error("checkpoint format {found} is not supported (this version reads {supported})")]

@@ -4,7 +4,7 @@
 //! now and then, better parameters; randomness comes in as a seed, so the same inputs give the same bits.
 //!
 //! Where to start reading:
-//! - [`config`]: every setting of the learner, with the paper's values and ours.
+//! - [`config`]: every setting of the learner; [`presets`]: the paper's values and ours.
 //! - [`ppo`]: one update, from a [`rollout::Batch`] to new parameters.
 //! - [`actor_critic`]: the two networks, and how an action is chosen.
 //! - [`network`] and `kernels`: the arithmetic, written for plain x86-64.
@@ -22,12 +22,14 @@ mod kernels;
 pub mod network;
 pub mod policy;
 pub mod ppo;
+pub mod presets;
 pub mod rollout;
 
 pub use actor_critic::{ActScratch, ActorCritic, Mode};
-pub use config::{Activation, AuxiliaryForm, Config, Reward};
+pub use config::{Activation, AuxiliaryForm, Config, Curriculum, Reward, Sharing, Turns};
 pub use error::Error;
 pub use policy::Choice;
 pub use ppo::{Gradients, Learner, Stats};
+pub use presets::{Family, Variant};
 pub use rand_chacha::ChaCha8Rng;
 pub use rollout::{Batch, Segment, Step};

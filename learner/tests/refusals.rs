@@ -1,7 +1,10 @@
 //! Bad settings and bad inputs are refused with an error that names them, and leave the learner as it was.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use meanfield_learner::{ActScratch, ActorCritic, Batch, Choice, Config, Error, Learner, Mode, Reward, Segment, Step};
+use meanfield_learner::{
+    ActScratch, ActorCritic, Batch, Choice, Config, Curriculum, Error, Family, Learner, Mode, Reward, Segment, Sharing,
+    Step, Turns, Variant,
+};
 
 #[test]
 fn both_presets_hold() {
@@ -10,10 +13,36 @@ fn both_presets_hold() {
     assert_eq!(Config::default(), Config::preset_default());
 }
 
+#[test]
+fn every_variant_of_both_families_has_a_name_and_holds() {
+    for (family, before) in [(Family::Paper, "paper-"), (Family::Default, "")] {
+        for variant in Variant::ALL {
+            let config = Config::preset(&format!("{before}{}", variant.name())).unwrap();
+            assert_eq!(config, variant.of(family));
+            config.validate().unwrap();
+        }
+    }
+    assert_eq!(Config::preset("paper").unwrap(), Config::preset("paper-simppo").unwrap(), "as published");
+    assert_eq!(Config::preset("default").unwrap(), Config::default());
+    let error = Config::preset("simpo").unwrap_err().to_string();
+    assert!(error.contains("\"simpo\"") && error.contains("cpq-rl") && error.contains("simppo-all"), "{error}");
+}
+
+#[test]
+fn episodes_grow_as_the_curriculum_says() {
+    let config = Config::paper();
+    let lengths = [0, 69, 70, 105, 139, 140, 1000].map(|episode| config.horizon_at(episode));
+    assert_eq!(lengths, [10, 10, 10, 30, 49, 50, 50]);
+    assert_eq!((config.patience_at(139), config.patience_at(140)), (Some(5), None));
+    assert_eq!(Config::default().horizon_at(0), 50);
+}
+
 /// Fixed sizes, so that the shapes below do not move with the preset.
 fn sized() -> Config {
     Config { observation: 24, embedding: 8, auxiliary: 12, heads: vec![3, 3, 3], ..Config::default() }
 }
+
+const LESSONS: Curriculum = Curriculum { first: 10, patience: 5, from: 70, to: 140 };
 
 #[test]
 fn bad_settings_are_named() {
@@ -34,6 +63,12 @@ fn bad_settings_are_named() {
         ("learning_rate", "inf", Config { learning_rate: f32::INFINITY, ..sized() }),
         ("max_gradient_norm", "0", Config { max_gradient_norm: Some(0.0), ..sized() }),
         ("team_share", "2", Config { team_share: 2.0, ..sized() }),
+        ("heads", "1", Config { heads: vec![1, 1], ..sized() }),
+        ("base_rate", "2", Config { base_rate: 2.0, ..sized() }),
+        ("team_share", "0.5", Config { team_share: 0.5, turns: Turns::One, ..sized() }),
+        ("auxiliary", "12", Config { auxiliary_in_actor: true, ..sized() }),
+        ("curriculum.first", "60", Config { curriculum: Some(Curriculum { first: 60, ..LESSONS }), ..sized() }),
+        ("curriculum.to", "0", Config { curriculum: Some(Curriculum { from: 9, to: 8, ..LESSONS }), ..sized() }),
         ("reward.alpha", "7", Config { reward: Reward::Paper { alpha: 7.0 }, ..sized() }),
         ("embedding", "25", Config { embedding: 25, ..sized() }),
     ];
@@ -52,6 +87,12 @@ fn a_configuration_survives_json_and_refuses_unknown_fields() {
         let text = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config);
     }
+    for (old, sharing) in [("true", Sharing::Pool), ("false", Sharing::None)] {
+        let config: Config = serde_json::from_str(&format!(r#"{{"shared_network": {old}}}"#)).unwrap();
+        assert_eq!(config.sharing, sharing, "as older checkpoints say it");
+    }
+    let error = serde_json::from_str::<Config>(r#"{"sharing": "some"}"#).unwrap_err().to_string();
+    assert!(error.contains("category or pool"), "{error}");
     let partial: Config = serde_json::from_str(r#"{"gamma": 0.5}"#).unwrap();
     assert_eq!(partial, Config { gamma: 0.5, ..Config::default() });
     let error = serde_json::from_str::<Config>(r#"{"gama": 0.5}"#).unwrap_err().to_string();

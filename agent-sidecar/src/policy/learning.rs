@@ -1,8 +1,8 @@
 //! A PPO policy that learns by itself, from its own experience, while it acts.
 
-use std::sync::Arc;
+use std::{num::NonZero, sync::Arc};
 
-use meanfield_learner::{Batch, Config, Learner};
+use meanfield_learner::{ActorCritic, Batch, Config, Learner};
 use tracing::warn;
 
 use super::{
@@ -11,12 +11,17 @@ use super::{
 };
 
 /// A policy and its learner: after each episode's worth of settled decisions comes an update.
-#[derive(Debug)]
 pub struct Learning {
     policy: Ppo,
     learner: Learner,
     batch: Batch,
+    updates: u64,
+    /// Hears of every so many updates.
+    keeper: Option<(NonZero<u64>, Keeper)>,
 }
+
+/// Whoever keeps what was learnt.
+pub type Keeper = Box<dyn FnMut(&Learner) + Send>;
 
 impl Learning {
     /// Goes on with a learner, exploring from a seed.
@@ -25,7 +30,18 @@ impl Learning {
         ppo::check(config)?;
         let batch = Batch::new(config, config.horizon);
         let policy = Ppo::exploring(Arc::new(learner.network().clone()), seed);
-        Ok(Self { policy, learner, batch })
+        Ok(Self { policy, learner, batch, updates: 0, keeper: None })
+    }
+
+    /// Starts from a network that others trained and use too; what this agent learns from here on is its own.
+    pub fn from_shared(network: ActorCritic, seed: u64) -> Result<Self, crate::Error> {
+        Self::new(Learner::from_network(network, seed), seed)
+    }
+
+    /// The same, showing what was learnt after every so many updates.
+    #[must_use]
+    pub fn kept_every(self, updates: NonZero<u64>, keeper: Keeper) -> Self {
+        Self { keeper: Some((updates, keeper)), ..self }
     }
 
     /// The learner's settings.
@@ -56,7 +72,15 @@ impl Policy for Learning {
             self.batch.push_segment(&segment, bootstrap)?;
             // Online there is no end in sight: the learning rate stays at its final value.
             match self.learner.update(&self.batch, 1.0) {
-                Ok(_) => self.policy.set_network(Arc::new(self.learner.network().clone())),
+                Ok(_) => {
+                    self.policy.set_network(Arc::new(self.learner.network().clone()));
+                    self.updates += 1;
+                    if let Some((every, keeper)) = &mut self.keeper
+                        && self.updates.is_multiple_of(every.get())
+                    {
+                        keeper(&self.learner);
+                    }
+                }
                 // A workload must not lose its agent to one bad update; the learner is as it was before.
                 Err(error @ meanfield_learner::Error::Diverged { .. }) => warn!(%error, "an update was given up"),
                 Err(error) => return Err(error.into()),
@@ -67,6 +91,10 @@ impl Policy for Learning {
 
     fn feedback(&mut self, feedback: Feedback) -> Result<(), crate::Error> {
         self.policy.feedback(feedback)
+    }
+
+    fn wants_detail(&self) -> bool {
+        self.policy.wants_detail()
     }
 
     fn reset(&mut self) {

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use meanfield_common::{
     invalid::Invalid,
-    mean_field::FEATURES,
     observation::Observation,
     resources::{Bounds, Bytes, MilliCores, Resources, Scale},
     scarcity,
 };
-use meanfield_learner::{ActScratch, ActorCritic, Choice, Config, Mode, Segment, Step};
+use meanfield_learner::{ActScratch, ActorCritic, Choice, Config, Mode, Segment, Step, Turns};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -31,21 +30,29 @@ const FULLEST: f64 = 0.9;
 const REPLICA_SHARE: f64 = 0.2;
 
 /// Whether a configuration fits the inputs and levers that this policy has: the seven numbers of l or the longer list
-/// of [`features`], each followed by the embedding.
+/// of [`features`], then g where the actor sees it, then the embedding.
 pub fn check(config: &Config) -> Result<(), Invalid> {
-    let own = config.observation.saturating_sub(config.embedding);
+    let (own, width) = (own_inputs(config), config.auxiliary_layout().width());
     if own != 7 && own != features::SIZE {
-        let bound = format!("7 or {} plus the embedding's {}", features::SIZE, config.embedding);
+        let more = config.observation - own;
+        let bound = format!("7 or {} plus {more} of embedding and g", features::SIZE);
         return Err(Invalid::new("observation", config.observation, bound));
     }
-    let with_headroom = FEATURES + scarcity::FEATURES;
-    if config.auxiliary != FEATURES && config.auxiliary != with_headroom {
-        return Err(Invalid::new("auxiliary", config.auxiliary, format!("{FEATURES} or {with_headroom}")));
+    let with_headroom = width + scarcity::FEATURES;
+    if ![0, width, with_headroom].contains(&config.auxiliary) {
+        let bound = format!("{width}, {with_headroom} with headroom, or 0 to leave g out");
+        return Err(Invalid::new("auxiliary", config.auxiliary, bound));
     }
     if config.heads != [7] && config.heads != [3, 3, 3] {
         return Err(Invalid::new("heads", format!("{:?}", config.heads), "[7] or [3, 3, 3]"));
     }
     Ok(())
+}
+
+/// How many of the actor's inputs describe its own workload.
+fn own_inputs(config: &Config) -> usize {
+    let g = if config.auxiliary_in_actor { config.auxiliary_layout().width() } else { 0 };
+    config.observation.saturating_sub(config.embedding + g)
 }
 
 /// The policy.
@@ -57,6 +64,8 @@ pub struct Ppo {
     features: Features,
     scratch: ActScratch,
     record: Record,
+    /// Whether it is not this agent's turn.
+    holding: bool,
 }
 
 /// A trajectory in the making: flat columns, one row a decision; rewards arrive later.
@@ -70,6 +79,8 @@ struct Record {
     own: Vec<f32>,
     team: Vec<Option<f32>>,
     lag: usize,
+    /// Rewards that the last decision has brought so far: more than one where agents wait for their turn.
+    rewards: u32,
 }
 
 /// A finished trajectory and the value of the state in which it was cut off.
@@ -91,7 +102,14 @@ impl Ppo {
             features: Features::default(),
             scratch: ActScratch::default(),
             record: Record::default(),
+            holding: false,
         }
+    }
+
+    /// Whether it must leave everything as it is until its next turn. What its last decision brings until then is the
+    /// mean of the rewards.
+    pub fn hold(&mut self, holding: bool) {
+        self.holding = holding;
     }
 
     /// A policy that samples actions and records what comes of them.
@@ -118,7 +136,8 @@ impl Ppo {
     /// Takes the settled part of the trajectory; `None` when there is none. Decisions without their reward stay
     /// behind unless the episode is over ([`Policy::reset`]).
     pub fn take_episode(&mut self) -> Result<Option<Episode>, crate::Error> {
-        let count = self.settled();
+        // The last decision may have its reward already where agents take turns; its value is the bootstrap all the same.
+        let count = self.settled().min(self.record.values.len().saturating_sub(1));
         let Some(&bootstrap) = self.record.values.get(count).filter(|_| count > 0) else { return Ok(None) };
         let config = self.network.config();
         let (observation, auxiliary, logits) = (config.observation, config.auxiliary, config.logits());
@@ -152,10 +171,13 @@ impl Ppo {
     fn observation(&mut self, view: &View<'_>) -> Vec<f32> {
         let config = self.network.config();
         let mut observation = Vec::with_capacity(config.observation);
-        if config.observation == features::SIZE + config.embedding {
+        if own_inputs(config) == features::SIZE {
             observation.extend_from_slice(&self.features.next(view));
         } else {
             observation.extend_from_slice(&view.state.features());
+        }
+        if config.auxiliary_in_actor {
+            observation.extend(view.auxiliary.inputs(&config.auxiliary_layout()));
         }
         // The place of the workload's embedding; a workload without one is described by zeros.
         observation.resize(config.observation, 0.0);
@@ -170,6 +192,9 @@ impl Policy for Ppo {
 
     fn decide(&mut self, view: &View<'_>) -> Result<Decision, crate::Error> {
         let observation = self.observation(view);
+        if self.holding && !view.paused {
+            return Ok(Decision::wish(view.seen.scale));
+        }
         let levers = Levers::of(self.network.config());
         let current = view.seen.scale;
         let mut mask = levers.legal(&view.target.bounds, &current);
@@ -181,8 +206,9 @@ impl Policy for Ppo {
             self.record = Record::default();
         } else if self.explorer.is_some() {
             let config = self.network.config();
-            let mut auxiliary = view.auxiliary.features(config.auxiliary_form).to_vec();
-            if config.auxiliary > FEATURES {
+            let layout = config.auxiliary_layout();
+            let mut auxiliary = if config.auxiliary > 0 { view.auxiliary.inputs(&layout) } else { Vec::new() };
+            if config.auxiliary > layout.width() {
                 let headroom = view.scarcity.map(|scarcity| scarcity.headroom).unwrap_or_default();
                 auxiliary.extend_from_slice(&headroom.features());
             }
@@ -201,14 +227,26 @@ impl Policy for Ppo {
         // The first step of an episode reports a reward that belongs to no decision of it.
         if record.own.len() < record.choices.len() {
             record.own.push(feedback.own as f32);
+            record.rewards = 1;
             record.team.push(None);
             record.lag = feedback.team_lag;
             let row = record.team.len().checked_sub(1 + feedback.team_lag);
             if let Some(slot) = row.and_then(|row| record.team.get_mut(row)) {
                 *slot = feedback.team.map(|team| team as f32);
             }
+        } else if self.network.config().turns == Turns::One
+            && let Some(own) = record.own.last_mut()
+        {
+            record.rewards += 1;
+            *own += (feedback.own as f32 - *own) / record.rewards as f32;
         }
         Ok(())
+    }
+
+    fn wants_detail(&self) -> bool {
+        let config = self.network.config();
+        let looked_at = config.auxiliary_in_actor || (config.auxiliary > 0 && self.explorer.is_some());
+        looked_at && config.auxiliary_layout().needs_detail()
     }
 
     fn reset(&mut self) {

@@ -22,7 +22,16 @@ fn id() -> AgentId {
 
 fn beat() -> Heartbeat {
     let (state, action, reward) = (LocalState::default(), Action::HOLD, Reward::default());
-    Heartbeat { epoch: Epoch::FIRST, sequence: Sequence(1), round: None, state, action, reward, claim: None }
+    Heartbeat {
+        epoch: Epoch::FIRST,
+        sequence: Sequence(1),
+        round: None,
+        state,
+        action,
+        reward,
+        claim: None,
+        detail: false,
+    }
 }
 
 /// A server that gives the same answer to everything; joined, it says what it was sent.

@@ -3,7 +3,7 @@
 use meanfield_agent::{agent::Agent, environment::Alone, policy::learning::Learning};
 use meanfield_learner::{ActorCritic, Config, Learner};
 
-use crate::support::{Coordinator, now, pool, unreachable};
+use crate::support::{Coordinator, Scripted, now, pool, preserving, target, unreachable};
 
 fn agent(config: &Config, coordinator: &Coordinator) -> Agent<Alone, Coordinator, Learning> {
     let (environment, target) = Alone::new("cart".parse().unwrap(), 0, 200, 1).unwrap();
@@ -61,6 +61,27 @@ fn in_lock_step_with_a_team_each_decision_waits_one_round_more() {
 #[test]
 fn a_configuration_that_does_not_fit_is_refused() {
     let config = Config { observation: 9, ..Config::paper() };
-    let error = Learning::new(Learner::new(config, 1).unwrap(), 1).unwrap_err();
+    let error = Learning::new(Learner::new(config, 1).unwrap(), 1).map(drop).unwrap_err();
     assert!(matches!(error, meanfield_agent::Error::Invalid(invalid) if invalid.field == "observation"));
+}
+
+#[test]
+fn what_is_learnt_on_top_of_a_shared_network_is_shown_now_and_then_and_stays_personal() {
+    let shared = ActorCritic::new(Config { horizon: 5, ..Config::preset_default() }, 3).unwrap();
+    let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let keep = seen.clone();
+    let learning = Learning::from_shared(shared.clone(), 1).unwrap();
+    assert_eq!(*learning.learner().network(), shared);
+    let two = std::num::NonZero::new(2).unwrap();
+    let learning = learning.kept_every(two, Box::new(move |learner| keep.lock().push(learner.save().unwrap())));
+    let coordinator = Coordinator::default();
+    let environment = Scripted::new(&coordinator.log, |step| preserving(1.0 / (1 + step % 3) as f64));
+    let mut agent = Agent::new(target(), environment, coordinator, pool(), learning, Config::default().reward);
+    for _ in 0..24 {
+        now(agent.step(None)).unwrap();
+    }
+    let kept = seen.lock().clone();
+    assert_eq!(kept.len(), 2, "24 steps are four updates");
+    assert_eq!(kept[1], agent.policy_mut().learner().save().unwrap());
+    assert_ne!(*agent.policy_mut().learner().network(), shared);
 }

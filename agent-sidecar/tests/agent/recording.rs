@@ -93,7 +93,7 @@ impl Run {
         let (target, seen) = (pinned(), preserving(own(t)));
         let state = LocalState::new(&seen, seen.arrival_rate, &target.slo, &target.bounds);
         let heard = if team(t).is_some() { t } else { t - 1 };
-        let g = auxiliary(heard).features(self.network.config().auxiliary_form);
+        let g = auxiliary(heard).inputs(&self.network.config().auxiliary_layout());
         self.network.value(&state.features(), &g, &mut ActScratch::default()).unwrap()
     }
 }

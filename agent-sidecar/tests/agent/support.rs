@@ -159,6 +159,7 @@ fn mean_field(others: &[Heartbeat]) -> AuxiliaryState {
         horizontal: over(|beat| f64::from(beat.action.replicas.sign())),
         slo_preservation: over(|beat| beat.state.slo_preservation.get()),
         utilisation: over(|beat| (beat.state.cpu_utilisation.get() + beat.state.memory_utilisation.get()) / 2.0),
+        detail: None,
     }
 }
 

@@ -222,3 +222,50 @@ async fn all_may_leave_and_come_back_within_a_round() {
     assert_eq!(coordinator.heartbeat(a.agent, &in_round(1, beat(a.epoch, 1, 50))).unwrap(), before);
     assert!(coordinator.audit());
 }
+
+/// Who asks gets the details of the others in the round before, whatever the order; who does not gets none.
+#[tokio::test]
+async fn details_are_those_of_the_others_and_only_for_who_asks() {
+    use meanfield_common::{identity::Category, mean_field::Details};
+    let levels = [10, 40, 70, 100];
+    let category = |agent: usize| Category::ALL[agent % 3];
+    let mut answers = Vec::new();
+    for order in [[0, 1, 2, 3], [3, 1, 0, 2]] {
+        let coordinator = in_memory();
+        let mut members = BTreeMap::new();
+        for agent in order {
+            let register =
+                meanfield_common::wire::Register { category: category(agent), ..register(&format!("agent-{agent}")) };
+            members.insert(agent, coordinator.register(register).await.unwrap());
+        }
+        let mut last = BTreeMap::new();
+        for round in 0..3_u64 {
+            for agent in order {
+                let member = members[&agent];
+                let level = levels[agent] - u8::try_from(round).unwrap();
+                let beat = in_round(round, beat(member.epoch, round + 1, level));
+                let beat = meanfield_common::wire::Heartbeat { detail: agent != 1, ..beat };
+                let answer = coordinator.heartbeat(member.agent, &beat).unwrap();
+                assert_eq!(coordinator.heartbeat(member.agent, &beat).unwrap(), answer, "a retry");
+                last.insert(agent, answer.auxiliary.detail);
+            }
+        }
+        assert!(coordinator.audit());
+        answers.push(last);
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0][&1], None);
+    for asking in [0, 2, 3] {
+        // Round 2 is answered from round 1, where everybody was one below.
+        let mut others = Details::default();
+        for other in (0..4).filter(|other| *other != asking) {
+            others.add(&contribution(&beat(Epoch::FIRST, 1, levels[other] - 1)).of(category(other)));
+        }
+        assert_eq!(answers[0][&asking], Some(others.detail(None)));
+    }
+    // By hand: the CPU limits of agents 1, 2 and 3 in round 1 are 0.312, 0.552 and 0.792.
+    let [limits, ..] = answers[0][&0].unwrap().percentiles;
+    assert_eq!(limits, [10.0 / 32.0, 18.0 / 32.0, 25.0 / 32.0]);
+    let kinds = answers[0][&0].unwrap().categories.map(|kind| kind.others);
+    assert_eq!(kinds, [1, 1, 1], "agents 3, 1 and 2");
+}

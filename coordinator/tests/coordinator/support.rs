@@ -46,6 +46,7 @@ pub(crate) fn beat(epoch: Epoch, sequence: u64, level: u8) -> Heartbeat {
         action: Action { cpu: Step::Up, memory: Step::Stay, replicas: Step::between(&50, &level) },
         reward: Reward::try_from(f64::from(level) - 30.0).unwrap(),
         claim: None,
+        detail: false,
     }
 }
 

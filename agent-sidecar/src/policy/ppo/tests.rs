@@ -3,6 +3,8 @@
 use meanfield_common::action::Action;
 use proptest::prelude::*;
 
+use meanfield_learner::{Family, Variant};
+
 use super::*;
 
 fn bounds() -> Bounds {
@@ -86,9 +88,17 @@ fn only_configurations_that_fit_the_inputs_and_levers_pass() {
     for good in [Config::paper(), Config::preset_default()] {
         assert_eq!(check(&good), Ok(()));
     }
+    for variant in Variant::ALL {
+        assert_eq!(Family::ALL.map(|family| check(&variant.of(family))), [Ok(()), Ok(())], "{variant:?}");
+    }
+    let ours = Config::preset_default();
+    let width = Config { auxiliary_categories: true, ..ours.clone() }.auxiliary_layout().width();
+    assert_eq!(check(&Config { auxiliary_categories: true, auxiliary: width, ..ours.clone() }), Ok(()));
+    let seen = Config { auxiliary_in_actor: true, auxiliary: 0, observation: 21 + 12 + 8, ..ours };
+    assert_eq!(check(&seen), Ok(()));
     let field = |config: Config| check(&config).unwrap_err().field;
     assert_eq!(field(Config { observation: 8, ..Config::paper() }), "observation");
-    assert_eq!(field(Config { auxiliary: 0, ..Config::paper() }), "auxiliary");
+    assert_eq!(field(Config { auxiliary: 5, ..Config::paper() }), "auxiliary");
     assert_eq!(field(Config { heads: vec![3, 3], ..Config::paper() }), "heads");
 }
 

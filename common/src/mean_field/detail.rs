@@ -1,0 +1,136 @@
+//! More about the other agents than g says: one virtual agent a category, percentiles, and the means of all of l.
+//!
+//! Kept beside the sums and as exactly: sums of integers, and counts in bins of 1/32, which an agent that leaves takes out
+//! again one by one. Only answers to agents that ask carry it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Contribution, FIELDS, Moments, Sums};
+use crate::{fixed::sum_to_f64, identity::Category};
+
+/// The percentiles that [`Detail::percentiles`] holds, in hundredths.
+pub const PERCENTILES: [u64; 3] = [10, 50, 90];
+
+/// Bins of a field: multiples of 1/32 within [-2, 2].
+const BINS: usize = 129;
+/// The bin of 0.
+const MIDDLE: i128 = 64;
+/// Raw fixed-point units of a bin: 2^30 / 32.
+const BIN_BITS: u32 = 25;
+
+/// What is followed beyond [`Sums`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Details {
+    count: u64,
+    /// l, in the order of [`crate::state::LocalState::features`], SP, AC and so on.
+    states: [i128; 7],
+    categories: [Sums; Category::ALL.len()],
+    bins: [[u32; BINS]; FIELDS],
+}
+
+impl Default for Details {
+    fn default() -> Self {
+        Self { count: 0, states: [0; 7], categories: Default::default(), bins: [[0; BINS]; FIELDS] }
+    }
+}
+
+/// The others as an agent that asks sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Detail {
+    /// Means of the seven numbers of l: SP, CPU and memory utilisation, AC, CPU and memory limit, NC.
+    pub states: [f64; 7],
+    /// One virtual agent a category: CPU-, memory- and I/O-intensive.
+    pub categories: [Kind; 3],
+    /// The 10th, 50th and 90th percentile of each field of g (CPU limit, memory limit, vertical and horizontal actions,
+    /// SP, utilisation), to the nearest 1/32.
+    pub percentiles: [[f64; 3]; 6],
+}
+
+/// All others of one category.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Kind {
+    /// How many there are.
+    pub others: u64,
+    /// The fields of g, in its order.
+    pub fields: [Moments; 6],
+}
+
+impl Details {
+    /// Takes a contribution in.
+    pub fn add(&mut self, one: &Contribution) {
+        self.count += 1;
+        for (sum, value) in self.states.iter_mut().zip(one.states()) {
+            *sum += value;
+        }
+        self.categories[one.category as usize].add(one);
+        for (bins, field) in self.bins.iter_mut().zip(one.fields) {
+            let bin = &mut bins[bin(field.raw())];
+            *bin = bin.saturating_add(1);
+        }
+    }
+
+    /// Takes a contribution out that was taken in before.
+    pub fn remove(&mut self, one: &Contribution) {
+        self.count = self.count.saturating_sub(1);
+        for (sum, value) in self.states.iter_mut().zip(one.states()) {
+            *sum -= value;
+        }
+        self.categories[one.category as usize].remove(one);
+        for (bins, field) in self.bins.iter_mut().zip(one.fields) {
+            let bin = &mut bins[bin(field.raw())];
+            *bin = bin.saturating_sub(1);
+        }
+    }
+
+    /// What an agent is told; `own` is what it has in here itself.
+    #[must_use]
+    pub fn detail(&self, own: Option<&Contribution>) -> Detail {
+        let mut others = self.clone();
+        if let Some(own) = own {
+            others.remove(own);
+        }
+        let count = others.count.max(1) as f64;
+        Detail {
+            states: others.states.map(|sum| sum_to_f64(sum) / count),
+            categories: others
+                .categories
+                .map(|sums| Kind { others: sums.count(), fields: std::array::from_fn(|field| sums.moments(field)) }),
+            percentiles: std::array::from_fn(|field| {
+                PERCENTILES.map(|percent| percentile(&others.bins[field], others.count, percent))
+            }),
+        }
+    }
+}
+
+impl Contribution {
+    /// l as raw integers, in the order in which networks see it.
+    fn states(&self) -> [i128; 7] {
+        let [cpu_limit, memory_limit, _, _, preservation, _] = self.fields;
+        let [cpu, memory, change, replicas] = self.rest;
+        [preservation, cpu, memory, change, cpu_limit, memory_limit, replicas].map(|value| value.raw())
+    }
+}
+
+/// The bin nearest to a raw value.
+fn bin(raw: i128) -> usize {
+    let nearest = (raw + (1 << (BIN_BITS - 1))) >> BIN_BITS;
+    (nearest + MIDDLE).clamp(0, BINS as i128 - 1) as usize
+}
+
+/// The smallest binned value that at least so many hundredths do not exceed; 0 over nobody.
+fn percentile(bins: &[u32; BINS], count: u64, percent: u64) -> f64 {
+    if count == 0 {
+        return 0.0;
+    }
+    let rank = (count * percent).div_ceil(100).max(1);
+    let mut below = 0;
+    for (bin, held) in bins.iter().enumerate() {
+        below += u64::from(*held);
+        if below >= rank {
+            return (bin as f64 - MIDDLE as f64) / 32.0;
+        }
+    }
+    0.0
+}
