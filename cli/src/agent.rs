@@ -10,8 +10,19 @@ use meanfield_agent::{
     environment::Alone,
     http::Http,
     policy::{
-        Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, learning::Learning, ppo, ppo::Ppo,
-        reactive::Reactive, rules::Rules,
+        Policy,
+        aimd::Aimd,
+        ensure::Ensure,
+        forecast::{Care, Forecast, shipped},
+        hpa::Follow,
+        kpa::Kpa,
+        learning::Learning,
+        outlook::PeakHold,
+        plan::{self, Plan},
+        ppo,
+        ppo::Ppo,
+        reactive::Reactive,
+        rules::Rules,
     },
 };
 use meanfield_common::{invalid::Invalid, reward::Shape};
@@ -86,6 +97,10 @@ fn missing_model() -> Invalid {
 fn policy(args: &AgentArgs) -> anyhow::Result<(Box<dyn Policy>, Shape)> {
     let mut shape = Shape::BALANCED;
     let policy: Box<dyn Policy> = match (args.policy, &args.model) {
+        (PolicyName::Forecast, _) => {
+            Box::new(Plan::new(plan::Options { price: args.price }, Forecast::new(shipped()?, Care::default()))?)
+        }
+        (PolicyName::Plan, _) => Box::new(Plan::new(plan::Options { price: args.price }, PeakHold::default())?),
         (PolicyName::Reactive, _) => Box::new(Reactive::default()),
         (PolicyName::HpaVpa, _) => Box::new(Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?),
         (PolicyName::HpaConcurrency, _) => Box::new(Rules::hpa_vpa(Follow::Concurrency(args.concurrency))?),

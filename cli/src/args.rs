@@ -118,7 +118,11 @@ pub struct CoordinatorArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
-    /// The reactive queue model: no training, sizes for the recent peak.
+    /// The default: the queue model with the forecast network; buys cores while they cost less than misses.
+    Forecast,
+    /// The queue model alone, which takes the recent peak for what comes.
+    Plan,
+    /// The older reactive model: replicas for the recent peak.
     Reactive,
     /// HPA on CPU for replicas, VPA for memory.
     HpaVpa,
@@ -161,7 +165,7 @@ pub struct AgentArgs {
     #[arg(long, env = "MEANFIELD_FUNCTION", default_value = "base64", value_name = "FUNCTION")]
     pub function: String,
     /// Who decides.
-    #[arg(long, env = "MEANFIELD_POLICY", value_enum, default_value_t = PolicyName::Reactive)]
+    #[arg(long, env = "MEANFIELD_POLICY", value_enum, default_value_t = PolicyName::Forecast)]
     pub policy: PolicyName,
     /// Checkpoint of the network (safetensors), as written by the demo.
     #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE", required_if_eq("policy", "ppo"))]
@@ -169,6 +173,9 @@ pub struct AgentArgs {
     /// Go on learning while serving (ppo only), and write the checkpoint back now and then and at the end.
     #[arg(long, env = "MEANFIELD_LEARN", requires = "model", value_parser = BoolishValueParser::new())]
     pub learn: bool,
+    /// What a window that misses its objective is worth, in cores reserved for that window (forecast and plan).
+    #[arg(long, env = "MEANFIELD_PRICE", default_value_t = meanfield_agent::policy::plan::PRICE, value_name = "CORES")]
+    pub price: f64,
     /// HPA's target: CPU use over CPU request.
     #[arg(long, env = "MEANFIELD_HPA_TARGET", default_value_t = HPA_TARGET, value_name = "SHARE")]
     pub hpa_target: f64,
@@ -215,6 +222,9 @@ pub struct TrainArgs {
     /// Where checkpoints, networks and the learning curve go.
     #[arg(long, env = "MEANFIELD_OUT", default_value = "training", value_name = "DIR")]
     pub out: PathBuf,
+    /// Train the forecast network instead, by the recipe of the shipped one.
+    #[arg(long, env = "MEANFIELD_FORECAST", conflicts_with_all = ["file", "resume"], value_parser = BoolishValueParser::new())]
+    pub forecast: bool,
     /// Go on from the last checkpoint there.
     #[arg(long, env = "MEANFIELD_RESUME", value_parser = BoolishValueParser::new())]
     pub resume: bool,
@@ -229,6 +239,14 @@ pub enum Experiment {
     Baselines,
     /// The simulator's fluid model against its event model.
     Fluid,
+    /// What each layer of the decision adds, at no more cores than tuned HPA reserves.
+    Layers,
+    /// Misses against cores, over the whole range of each policy's setting.
+    Frontier,
+    /// A forecast network that never saw Azure, served on Azure.
+    Shift,
+    /// The forecast network beside simple forecasts: losses and calibration.
+    Forecast,
     /// From plenty to overload: what coordination by price and by grants is worth.
     Regimes,
     /// Each function alone: a learning agent beside ENSURE.

@@ -9,6 +9,9 @@ mod baselines;
 pub mod cell;
 pub mod contestant;
 mod fluid;
+mod forecast;
+mod layers;
+mod networks;
 mod regimes;
 mod report;
 mod simppo;
@@ -22,6 +25,8 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     match args.experiment {
         Experiment::Baselines => baselines::run(args),
         Experiment::Fluid => fluid::run(args),
+        Experiment::Layers | Experiment::Frontier | Experiment::Shift => layers::run(args),
+        Experiment::Forecast => forecast::run(args),
         Experiment::Regimes => regimes::run(args),
         Experiment::SimppoIsolated | Experiment::SimppoJoint | Experiment::SimppoChurn | Experiment::SimppoScale => {
             simppo::run(args)

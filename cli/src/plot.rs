@@ -125,3 +125,58 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> 
     }
     Ok(svg)
 }
+
+/// Lines of points from left to right on a logarithmic vertical axis, named beside it.
+pub fn frontier(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> anyhow::Result<String> {
+    // What never happens has no logarithm.
+    const LEAST: f64 = 0.01;
+    let mut svg = String::new();
+    let all = || lines.iter().flat_map(|(_, points)| points);
+    let ends = |value: fn(&(f64, f64)) -> f64| {
+        (all().map(value).fold(f64::INFINITY, f64::min), all().map(value).fold(LEAST, f64::max))
+    };
+    let ((left, right), (low, high)) = (ends(|point| point.0), ends(|point| point.1.max(LEAST)));
+    {
+        let root = SVGBackend::with_string(&mut svg, (960, 560)).into_drawing_area();
+        let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {title:?}: {error}");
+        root.fill(&WHITE).map_err(|error| fail(&error))?;
+        let (plot, names) = root.split_horizontally(690);
+        let mut chart = ChartBuilder::on(&plot)
+            .caption(title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.95 * left..1.02 * right, (low / 1.5..1.5 * high).log_scale())
+            .map_err(|error| fail(&error))?;
+        chart
+            .configure_mesh()
+            .x_desc("cores reserved")
+            .y_desc("windows that miss the SLO, %")
+            .axis_desc_style(("sans-serif", 16))
+            .label_style(("sans-serif", 14))
+            .light_line_style(WHITE)
+            .bold_line_style(RGBColor(228, 231, 235))
+            .draw()
+            .map_err(|error| fail(&error))?;
+        for (index, (label, points)) in lines.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let mut points: Vec<_> = points.iter().map(|(x, y)| (*x, y.max(LEAST))).collect();
+            points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+            // Beyond the colours there are, lines are thin.
+            let width = if index < COLOURS.len() { 2 } else { 1 };
+            chart
+                .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(width)))
+                .map_err(|error| fail(&error))?;
+            let dots = points.iter().map(|point| Circle::new(*point, width + 1, colour.filled()));
+            chart.draw_series(dots).map_err(|error| fail(&error))?;
+            let row = 44 + 20 * i32::try_from(index).unwrap_or(0);
+            names
+                .draw(&PathElement::new([(0, row), (16, row)], colour.stroke_width(width)))
+                .map_err(|error| fail(&error))?;
+            let name = Text::new((*label).to_owned(), (22, row - 7), ("sans-serif", 13).into_font());
+            names.draw(&name).map_err(|error| fail(&error))?;
+        }
+        root.present().map_err(|error| fail(&error))?;
+    }
+    Ok(svg)
+}

@@ -38,6 +38,7 @@ pub struct Tally {
     violating: f64,
     cores: f64,
     cores_used: f64,
+    limits: f64,
     memory: f64,
     memory_used: f64,
     reward: f64,
@@ -63,6 +64,9 @@ pub struct Figures {
     pub p99_over_slo: f64,
     pub p99_over_slo_95th: f64,
     pub cpu_reserved_cores: f64,
+    /// Cores that limits allow.
+    #[serde(default)]
+    pub cpu_limit_cores: f64,
     pub cpu_used_cores: f64,
     pub memory_reserved_gib: f64,
     pub memory_used_gib: f64,
@@ -107,6 +111,7 @@ impl Scores {
         for figure in [
             &mut figures.cpu_reserved_cores,
             &mut figures.cpu_used_cores,
+            &mut figures.cpu_limit_cores,
             &mut figures.memory_reserved_gib,
             &mut figures.memory_used_gib,
             &mut figures.cost_cores,
@@ -128,6 +133,7 @@ impl Tally {
         let one = |yes: bool| f64::from(u8::from(yes));
         self.seconds += report.seen.seconds;
         self.cores_used += report.seen.cpu_used.cores();
+        self.limits += report.seen.cpu_allowed.cores();
         self.memory_used += report.seen.memory_used.0 as f64;
         self.actions += one(report.action != Action::HOLD);
         self.oscillations += one(report.action.oscillates_after(previous));
@@ -162,6 +168,7 @@ impl Tally {
             p99_over_slo_95th: at(&excess, 0.95),
             cpu_reserved_cores: cores,
             cpu_used_cores: self.cores_used / windows,
+            cpu_limit_cores: self.limits / windows,
             memory_reserved_gib: memory,
             memory_used_gib: self.memory_used / windows / GIB,
             cost_cores: cores + GIB_IN_CORES * memory,

@@ -5,6 +5,7 @@
 //! bits as one that was not.
 
 mod checkpoint;
+mod forecast;
 mod settings;
 
 use std::{fmt::Write, fs, num::NonZero, path::Path, time::Duration};
@@ -24,6 +25,9 @@ use crate::{
 use settings::{Settings, Stop};
 
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
+    if args.forecast {
+        return forecast::run(args);
+    }
     let settings = Settings::read(args.file.as_ref())?;
     let ended = train(&settings, &args.out, args.resume, args.threads, None)?;
     say!("{ended}");

@@ -1,7 +1,10 @@
 //! The forecast network at work for one workload: corrected by what came of it, tuned on the workload's own past, and set
 //! aside while the recent peak does better.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
 
 use meanfield_learner::{
     forecast::{self, HORIZONS, History, LEVELS, Network, Quantiles, Samples, Tuner, pinball},
@@ -24,6 +27,13 @@ const PASSES: usize = 2;
 const RATE: f32 = 5e-4;
 /// The newest part of its own past, on which a tuned network must be better to be taken.
 const HELD_OUT: f64 = 0.25;
+
+/// The network that ships with the agent; `meanfield train --forecast` made it.
+pub fn shipped() -> Result<Arc<Network>, meanfield_learner::Error> {
+    static SHIPPED: OnceLock<Result<Arc<Network>, meanfield_learner::Error>> = OnceLock::new();
+    let load = || Network::load(include_bytes!("../../data/forecast.safetensors")).map(Arc::new);
+    SHIPPED.get_or_init(load).clone()
+}
 
 /// How an agent uses the network; each part can be switched off to see what it is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

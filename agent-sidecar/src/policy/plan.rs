@@ -43,6 +43,9 @@ const ROOF_FADE: f64 = 1.05;
 /// Replicas that one decision may add or take away.
 const REACH: u32 = 4;
 
+/// What a window that misses the objective costs unless the operator says otherwise, in cores for that window.
+pub const PRICE: f64 = 100.0;
+
 /// The operator's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -52,7 +55,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { price: 100.0 }
+        Self { price: PRICE }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     cell::{self, Setting},
     contestant::{Contestant, Kind},
-    report::{self, Entry, Report},
+    report::{Entry, Report},
     tuning,
     workers::{Store, compute},
 };
@@ -60,9 +60,9 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         contestant,
         result,
     });
-    let report = Report { args, traces, seeds, entries: entries.collect() };
+    let report = Report { name: "baselines", args, traces, seeds, entries: entries.collect() };
     say!("{}", report.terminal());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
-    say!("\nReport: {}", args.report.join(report::PAGE).display());
+    say!("\nReport: {}", args.report.join(report.page()).display());
     Ok(())
 }

@@ -2,7 +2,17 @@
 
 use meanfield_agent::{
     policy::{
-        Policy, aimd::Aimd, ensure::Ensure, hpa::Follow, kpa::Kpa, planned::Planned, reactive::Reactive, rules::Rules,
+        Policy,
+        aimd::Aimd,
+        ensure::Ensure,
+        forecast::{Care, Forecast},
+        hpa::Follow,
+        kpa::Kpa,
+        outlook::{Known, PeakHold},
+        plan::{self, Plan},
+        planned::Planned,
+        reactive::Reactive,
+        rules::Rules,
     },
     yardstick,
 };
@@ -12,6 +22,10 @@ use meanfield_simulator::{
     workload::functions,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use super::networks;
+use meanfield_learner::forecast::Network;
 
 /// A kind of policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,6 +42,14 @@ pub enum Kind {
     Ensure,
     EnsureUtil,
     Reactive,
+    Plan,
+    PlanForecast,
+    PlanForecastUnseen,
+    PlanForecastRaw,
+    PlanForecastRecalibrated,
+    PlanKnown1,
+    PlanKnown2,
+    PlanKnown4,
     BestStatic,
     Clairvoyant,
 }
@@ -62,13 +84,27 @@ impl Kind {
             Self::Ensure => "ENSURE",
             Self::EnsureUtil => "ENSURE-Util",
             Self::Reactive => "reactive queue model",
+            Self::Plan => "queue model",
+            Self::PlanForecast => "queue model + forecast",
+            Self::PlanForecastUnseen => "+ forecast that never saw Azure",
+            Self::PlanForecastRaw => "+ the same, neither corrected nor tuned",
+            Self::PlanForecastRecalibrated => "+ the same, corrected but not tuned",
+            Self::PlanKnown1 => "queue model, next step known",
+            Self::PlanKnown2 => "queue model, 2 steps known",
+            Self::PlanKnown4 => "queue model, 4 steps known",
             Self::BestStatic => "best static (knows the load)",
             Self::Clairvoyant => "clairvoyant (knows the load)",
         }
     }
 
+    /// Whether its one setting is the price of a miss.
+    pub fn plans(self) -> bool {
+        (Self::Plan..=Self::PlanKnown4).contains(&self)
+    }
+
     /// The setting that comes with it, and those that tuning tries; none where there is nothing to set.
     ///
+    /// Plans: what a window that misses its objective costs, in cores; [`super::frontier`] has the range.
     /// HPA on CPU: share of the request, 80 % being Kubernetes' own default. On concurrency and KPA: requests in flight
     /// per pod, Knative's default being 100. AIMD: below which share of the objective it shrinks. On the rate: share of what a pod of the starting size can do at most.
     pub fn settings(self) -> Option<(f64, &'static [f64])> {
@@ -81,6 +117,7 @@ impl Kind {
             Self::HpaRate => Some((0.5, &SHARES[..7])),
             Self::Kpa => Some((100.0, &IN_FLIGHT)),
             Self::Aimd => Some((0.7, &SLACKS)),
+            _ if self.plans() => Some((plan::Options::default().price, &[])),
             _ => None,
         }
     }
@@ -101,6 +138,13 @@ impl Kind {
         let Setting { target: setting, roomy } = setting;
         let pod_rate = tenant.scale.limit.cpu.cores() / tenant.workload.cpu_seconds();
         let floor = if roomy { tenant.workload.full_memory() } else { Bytes(0) };
+        let price = plan::Options { price: setting };
+        let known = |steps: usize| -> Result<Box<dyn Policy>, Invalid> {
+            Ok(Box::new(Plan::new(price, Known::new(tenant.arrivals.clone(), steps))?))
+        };
+        let forecast = |network: Arc<Network>, care: Care| -> Result<Box<dyn Policy>, Invalid> {
+            Ok(Box::new(Plan::new(price, Forecast::new(network, care))?))
+        };
         let rules = |rules: Rules| Box::new(rules.with_memory_floor(floor));
         Ok(match self {
             Self::Static => Box::new(Rules::still()?),
@@ -114,6 +158,18 @@ impl Kind {
             Self::Ensure => Box::new(Ensure::new()?.with_memory_floor(floor)),
             Self::EnsureUtil => Box::new(Ensure::frugal()?.with_memory_floor(floor)),
             Self::Reactive => Box::new(Reactive::default()),
+            Self::Plan => Box::new(Plan::new(price, PeakHold::default())?),
+            Self::PlanForecast => forecast(networks::shipped()?, Care::default())?,
+            Self::PlanForecastUnseen => forecast(networks::without_azure()?, Care::default())?,
+            Self::PlanForecastRaw => {
+                forecast(networks::without_azure()?, Care { recalibrate: false, tune: false, gate: false })?
+            }
+            Self::PlanForecastRecalibrated => {
+                forecast(networks::without_azure()?, Care { tune: false, ..Care::default() })?
+            }
+            Self::PlanKnown1 => known(1)?,
+            Self::PlanKnown2 => known(2)?,
+            Self::PlanKnown4 => known(4)?,
             Self::BestStatic => Box::new(Planned::new("best-static", vec![yardstick::best_static(tenant, cluster)])),
             Self::Clairvoyant => Box::new(Planned::new("clairvoyant", yardstick::clairvoyant(tenant, cluster))),
         })

@@ -19,9 +19,6 @@ use crate::{
     table::table,
 };
 
-/// The file to open first.
-pub const PAGE: &str = "baselines.md";
-
 /// One policy's day.
 #[derive(Serialize)]
 pub struct Entry {
@@ -31,6 +28,8 @@ pub struct Entry {
 }
 
 pub struct Report<'a> {
+    /// The experiment, which names its files.
+    pub name: &'static str,
     pub args: &'a EvalArgs,
     pub traces: Vec<Preset>,
     pub seeds: u64,
@@ -40,11 +39,12 @@ pub struct Report<'a> {
 /// A column: its heading, the factor and decimals to print with, and what it is about.
 type Column = (&'static str, f64, usize, fn(&Figures) -> f64);
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     ("windows %", 100.0, 2, |figures| figures.slo_violation_rate_windows),
     ("requests %", 100.0, 2, |figures| figures.slo_violation_rate_requests),
     ("p99/SLO", 1.0, 2, |figures| figures.p99_over_slo),
     ("cores", 1.0, 1, |figures| figures.cpu_reserved_cores),
+    ("limits", 1.0, 1, |figures| figures.cpu_limit_cores),
     ("GiB", 1.0, 1, |figures| figures.memory_reserved_gib),
     ("cost", 1.0, 1, |figures| figures.cost_cores),
     ("actions/h", 1.0, 1, |figures| figures.scaling_actions_per_hour),
@@ -149,6 +149,37 @@ impl Report<'_> {
         Ok(text)
     }
 
+    /// The file to open first.
+    pub fn page(&self) -> String {
+        format!("{}.md", self.name)
+    }
+
+    /// Where settings were swept there is a picture for each trace, with a line for each policy.
+    fn plots(&self) -> anyhow::Result<Vec<(String, String)>> {
+        if self.name != "frontier" {
+            return Ok(vec![(format!("{}.svg", self.name), self.plot()?)]);
+        }
+        let of = |trace: &Preset| Ok((format!("frontier-{}.svg", trace.name()), self.frontier(*trace)?));
+        self.traces.iter().map(of).collect()
+    }
+
+    /// Violations against cores on a trace, one line a policy.
+    fn frontier(&self, trace: Preset) -> anyhow::Result<String> {
+        let mut lines: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
+        for (label, figures) in self.rows(Some(trace)) {
+            let entry = self.entries.iter().find(|entry| entry.contestant.label() == label);
+            let Some(kind) = entry.map(|entry| entry.contestant.kind.label()) else { continue };
+            let mean =
+                |value: fn(&Figures) -> f64| Mean::of(&figures.iter().map(|one| value(one)).collect::<Vec<_>>()).mean;
+            let point = (mean(|one| one.cpu_reserved_cores), 100.0 * mean(|one| one.slo_violation_rate_windows));
+            match lines.iter_mut().find(|(name, _)| *name == kind) {
+                Some((_, points)) => points.push(point),
+                None => lines.push((kind, vec![point])),
+            }
+        }
+        plot::frontier(&format!("Misses against cores, {} (simulated)", trace.name()), &lines)
+    }
+
     /// Cost and violations of each policy: nearer to the lower left is better.
     fn plot(&self) -> anyhow::Result<String> {
         let points: Vec<_> = (self.rows(None).into_iter())
@@ -170,12 +201,15 @@ impl Report<'_> {
     /// Writes the folder.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder)?;
-        fs::write(folder.join(PAGE), self.markdown())?;
-        fs::write(folder.join("baselines.csv"), self.csv()?)?;
-        fs::write(folder.join("baselines.svg"), self.plot()?)?;
+        let file = |kind: &str| folder.join(format!("{}.{kind}", self.name));
+        fs::write(file("md"), self.markdown())?;
+        fs::write(file("csv"), self.csv()?)?;
+        for (name, svg) in self.plots()? {
+            fs::write(folder.join(name), svg)?;
+        }
         let json =
             serde_json::json!({ "simulated": true, "version": env!("CARGO_PKG_VERSION"), "entries": self.entries });
-        fs::write(folder.join("baselines.json"), serde_json::to_string_pretty(&json)? + "\n")?;
+        fs::write(file("json"), serde_json::to_string_pretty(&json)? + "\n")?;
         Ok(())
     }
 }
