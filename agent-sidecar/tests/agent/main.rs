@@ -9,6 +9,7 @@ mod learning;
 mod loop_order;
 mod membership;
 mod pause;
+mod plan;
 mod recording;
 mod scarcity;
 mod serving;

@@ -20,6 +20,8 @@ const SEARCH_EVERY: usize = 120;
 const LEAST_PERIOD: usize = 15;
 /// The autocorrelation from which a period counts.
 const PERIODIC: f64 = 0.3;
+/// The part of the highest autocorrelation that counts as nearly as high.
+const NEARLY: f64 = 0.9;
 /// Features stay within this: a load from nothing is no reason for infinite numbers.
 const FARTHEST: f64 = 6.0;
 
@@ -145,7 +147,7 @@ impl History {
         (square / count.max(1) as f64).sqrt().min(FARTHEST) as f32
     }
 
-    /// The lag with the highest autocorrelation, of those that are higher than their neighbours.
+    /// The first lag with about the highest autocorrelation, of those that are higher than their neighbours.
     fn find_period(&self) -> Option<(usize, f64)> {
         let means: Vec<f64> = self
             .rates
@@ -169,7 +171,10 @@ impl History {
         };
         let lags: Vec<f64> = (LEAST_PERIOD - 1..=count / 2 + 1).map(correlation).collect();
         let peaks = lags.windows(3).enumerate().filter(|(_, three)| three[1] >= three[0] && three[1] >= three[2]);
-        let (at, strength) = peaks.map(|(at, three)| (at, three[1])).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let peaks: Vec<(usize, f64)> = peaks.map(|(at, three)| (at, three[1])).collect();
+        let highest = peaks.iter().map(|(_, strength)| *strength).reduce(f64::max)?;
+        // What repeats after one period repeats after two: the first that is nearly as high is the period.
+        let (at, strength) = peaks.into_iter().find(|(_, strength)| *strength >= NEARLY * highest)?;
         (strength >= PERIODIC).then_some(((at + LEAST_PERIOD) * GRAIN, strength.min(1.0)))
     }
 }
@@ -177,6 +182,8 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     fn after(steps: usize, rate: impl Fn(usize) -> f64) -> History {
         let mut history = History::default();
@@ -198,8 +205,9 @@ mod tests {
     fn a_period_is_found_to_the_grain_and_none_in_noise() {
         let history = after(2880, |step| 50.0 + 30.0 * (std::f64::consts::TAU * step as f64 / 480.0).sin());
         assert!(history.period().is_some_and(|period| period.abs_diff(480) <= GRAIN), "{:?}", history.period());
-        // A fixed sequence without a pattern.
-        let noise = after(2880, |step| 50.0 + ((step * step * 7919) % 104_729) as f64 / 5000.0);
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let rates: Vec<f64> = (0..2880).map(|_| 50.0 + 20.0 * rng.random::<f64>()).collect();
+        let noise = after(2880, |step| rates[step]);
         assert_eq!(noise.period(), None);
     }
 
