@@ -9,6 +9,8 @@
 //! - [`actor_critic`]: the two networks, and how an action is chosen.
 //! - [`network`] and `kernels`: the arithmetic, written for plain x86-64.
 //! - [`checkpoint`]: parameters and training state as safetensors bytes.
+//!
+//! With the feature `tch` there is a second engine, `torch`: the same update on LibTorch, which the tests compare with.
 
 pub mod actor_critic;
 pub mod adam;
@@ -21,6 +23,8 @@ pub mod network;
 pub mod policy;
 pub mod ppo;
 pub mod rollout;
+#[cfg(feature = "tch")]
+pub mod torch;
 
 pub use actor_critic::{ActScratch, ActorCritic, Mode};
 pub use config::{Activation, AuxiliaryForm, Config, Reward};
