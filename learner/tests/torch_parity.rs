@@ -17,8 +17,8 @@ use tch::nn::{self, OptimizerConfig};
 
 /// Largest difference that rounding may explain, relative to the largest value of the array.
 const ROUNDING: f64 = 1e-5;
-/// The same for parameters after many steps of Adam: each divides by the root of a mean of squares, so that a gradient near
-/// zero passes its rounding on whole.
+/// The same for the state after many steps of Adam: each divides by the root of a mean of squares, so that a gradient near
+/// zero passes its rounding on whole. The largest seen was 2.2e-5.
 const ROUNDING_OF_UPDATES: f64 = 1e-4;
 /// Terms are sums of numbers around 1 that may cancel each other out; nearer to zero they are compared absolutely.
 const TERM: f64 = 1e-1;
