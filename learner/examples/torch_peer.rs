@@ -1,6 +1,6 @@
 //! LibTorch's side of `meanfield bench learner`: the published sizes on the engine of the feature `tch`.
 //!
-//! Each line on standard input asks for a figure, and each line of the answer is one in seconds: `update 20` the median of
+//! Each line on standard input asks for a figure, and each line of the answer is one in seconds of CPU time: `update 20` the median of
 //! 20 updates, `decide 2000` that of 2000 decisions, taken 50 at a time. So a benchmark can alternate between us and others
 //! without counting the start of anybody's process. The Python peer speaks the same (cli/src/bench/learner/ppo.py).
 #![allow(clippy::print_stdout)]
@@ -8,9 +8,9 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::io::{BufRead, stdin};
-use std::time::Instant;
 
 use meanfield_learner::{ActScratch, Batch, Config, Learner, Mode, Segment, Step, torch};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Decisions timed together: one alone is too short for the clock.
 const GROUP: u32 = 50;
@@ -41,14 +41,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn median<E>(times: u32, each: u32, mut work: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     let mut seconds = Vec::new();
     for _ in 0..times {
-        let started = Instant::now();
+        let started = cpu_seconds();
         for _ in 0..each {
             work()?;
         }
-        seconds.push(started.elapsed().as_secs_f64() / f64::from(each));
+        seconds.push((cpu_seconds() - started) / f64::from(each));
     }
     seconds.sort_unstable_by(f64::total_cmp);
     Ok(seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN))
+}
+
+fn cpu_seconds() -> f64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 * 1e-9
 }
 
 /// Inputs without a pattern that a network could learn; only their number matters here.

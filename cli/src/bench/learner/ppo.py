@@ -1,7 +1,8 @@
 """PyTorch's side of `meanfield bench learner`: PPO at SIMPPO's published sizes, written as CleanRL writes it.
 
-Each line on standard input asks for a figure, and each line of the answer is one in seconds: `update 20` the median of
-20 updates, `decide 2000` that of 2000 decisions, taken 50 at a time. Importing, making the batch and the inputs do not count.
+Each line on standard input asks for a figure, and each line of the answer is one in seconds of CPU time: `update 20` the
+median of 20 updates, `decide 2000` that of 2000 decisions, taken 50 at a time. Importing, making the batch and the
+inputs do not count.
 """
 
 import sys
@@ -73,10 +74,10 @@ def median(times, each, work):
     """Seconds of one piece of work, the median of `times` measurements over `each` pieces."""
     seconds = []
     for _ in range(times):
-        started = time.perf_counter()
+        started = time.process_time()
         for _ in range(each):
             work()
-        seconds.append((time.perf_counter() - started) / each)
+        seconds.append((time.process_time() - started) / each)
     return sorted(seconds)[times // 2]
 
 
