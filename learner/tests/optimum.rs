@@ -44,7 +44,8 @@ impl Table {
         if masked {
             // What would be best is forbidden in every other state, and more at random.
             let (_, best) = world.optimum();
-            let forbidden = |state: usize, action| best[state] == action && state % 2 == 0 || rng.random_bool(0.2);
+            let forbidden =
+                |state: usize, action| best[state] == action && state.is_multiple_of(2) || rng.random_bool(0.2);
             world.legal = legal(actions, forbidden);
         }
         world
