@@ -320,6 +320,9 @@ pub struct BenchArgs {
     /// The Python that has the peers written in it; without them there are no figures of peers.
     #[arg(long, env = "MEANFIELD_BENCH_PYTHON", default_value = "python3", value_name = "FILE")]
     pub python: PathBuf,
+    /// The learner's example `torch_peer`, which has LibTorch's figures; none without it.
+    #[arg(long, env = "MEANFIELD_BENCH_TCH", value_name = "FILE")]
+    pub tch: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

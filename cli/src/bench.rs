@@ -40,7 +40,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let wanted = |area| args.area == area || args.area == Area::All;
     let mut rows = Vec::new();
     if wanted(Area::Learner) {
-        rows.extend(learner::run()?);
+        rows.extend(learner::run(&args.python, args.tch.as_deref())?);
     }
     if wanted(Area::Heartbeat) {
         rows.extend(heartbeat::run()?);

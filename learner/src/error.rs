@@ -135,4 +135,12 @@ pub enum Error {
         /// Computed from the contents.
         found: String,
     },
+
+    /// LibTorch refused an operation.
+    #[cfg(feature = "tch")]
+    #[error("LibTorch: {reason}")]
+    Torch {
+        /// In its own words.
+        reason: String,
+    },
 }

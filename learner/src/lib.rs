@@ -10,6 +10,8 @@
 //! - [`network`] and `kernels`: the arithmetic, written for plain x86-64.
 //! - [`forecast`]: how high a load may go, as quantiles.
 //! - [`checkpoint`]: parameters and training state as safetensors bytes.
+//!
+//! With the feature `tch` there is a second engine, `torch`: the same update on LibTorch, which the tests compare with.
 
 pub mod actor_critic;
 pub mod adam;
@@ -24,6 +26,8 @@ pub mod policy;
 pub mod ppo;
 pub mod presets;
 pub mod rollout;
+#[cfg(feature = "tch")]
+pub mod torch;
 
 pub use actor_critic::{ActScratch, ActorCritic, Mode};
 pub use config::{Activation, AuxiliaryForm, Config, Curriculum, Reward, Sharing, Turns};

@@ -23,6 +23,8 @@ fn the_second_update_allocates_nothing() {
                 for _ in 0..50 {
                     let network = learner.network();
                     let choice = network.act(&observation, Some(&mask), Mode::Sample(rng), &mut scratch).unwrap();
+                    // As in serving: always the most likely, with everything legal or not asked.
+                    network.act(&observation, None, Mode::Greedy, &mut scratch).unwrap();
                     let value = network.value(&observation, &auxiliary, &mut scratch).unwrap();
                     let reward = f32::from(choice.actions()[0]);
                     segment

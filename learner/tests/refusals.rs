@@ -164,6 +164,77 @@ fn bad_steps_are_refused_and_not_recorded() {
 }
 
 #[test]
+fn nothing_that_is_not_finite_gets_into_a_batch() {
+    let config = sized();
+    let (observation, auxiliary) = ([0.1; 24], [0.2; 12]);
+    let good = step(&config, &observation, &auxiliary, 1.0);
+    let mut clean = Segment::new(&config, 8);
+    let mut tried = Segment::new(&config, 8);
+    for _ in 0..8 {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for place in 0..24 {
+                let mut observation = observation;
+                observation[place] = bad;
+                let error = tried.push(&Step { observation: &observation, ..good }).unwrap_err();
+                assert_eq!(error.to_string(), "observation is not finite");
+            }
+            for place in 0..12 {
+                let mut auxiliary = auxiliary;
+                auxiliary[place] = bad;
+                let error = tried.push(&Step { auxiliary: &auxiliary, ..good }).unwrap_err();
+                assert_eq!(error.to_string(), "auxiliary is not finite");
+            }
+            let error = tried.push(&Step { reward: bad, ..good }).unwrap_err();
+            assert_eq!(error.to_string(), "reward is not finite");
+            let error = tried.push(&Step { value: bad, ..good }).unwrap_err();
+            assert_eq!(error.to_string(), "value is not finite");
+            let choice = Choice::new(&[0, 0, 0], bad).unwrap();
+            let error = tried.push(&Step { choice, ..good }).unwrap_err();
+            assert_eq!(error.to_string(), "log-probability is not finite");
+        }
+        clean.push(&good).unwrap();
+        tried.push(&good).unwrap();
+    }
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        assert_eq!(tried.truncate(bad), Err(Error::NonFinite { what: "bootstrap value" }));
+    }
+    // What was refused left no trace: both teach exactly the same.
+    let taught = |segment: &Segment| {
+        let mut learner = Learner::new(config.clone(), 0).unwrap();
+        let mut batch = Batch::new(&config, 8);
+        for bad in [f32::NAN, f32::INFINITY] {
+            assert_eq!(batch.push_segment(segment, bad), Err(Error::NonFinite { what: "bootstrap value" }));
+        }
+        batch.push_segment(segment, 0.0).unwrap();
+        learner.update(&batch, 0.0).unwrap();
+        learner.save().unwrap()
+    };
+    assert_eq!(taught(&clean), taught(&tried));
+}
+
+#[test]
+fn finite_numbers_that_add_up_to_infinity_leave_no_trace() {
+    for normalise_advantages in [false, true] {
+        let config = Config { normalise_advantages, ..sized() };
+        let (observation, auxiliary) = ([0.1; 24], [0.2; 12]);
+        let mut learner = Learner::new(config.clone(), 0).unwrap();
+        let before = learner.save().unwrap();
+        for reward in [f32::MAX, f32::MIN] {
+            let mut segment = Segment::new(&config, 8);
+            for _ in 0..8 {
+                segment.push(&step(&config, &observation, &auxiliary, reward)).unwrap();
+            }
+            let mut batch = Batch::new(&config, 8);
+            batch.push_segment(&segment, 0.0).unwrap();
+            let error = learner.update(&batch, 0.0).unwrap_err();
+            assert!(matches!(error, Error::Diverged { epoch: 0, .. }), "{error}");
+            assert!(error.to_string().ends_with("the parameters were left as before the update"), "{error}");
+            assert_eq!(learner.save().unwrap(), before);
+        }
+    }
+}
+
+#[test]
 fn a_diverging_update_leaves_no_trace() {
     let config = Config { normalise_advantages: false, minibatch: 4, ..sized() };
     let (observation, auxiliary) = ([0.5; 24], [0.5; 12]);
