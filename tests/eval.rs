@@ -59,3 +59,38 @@ fn baselines_are_complete_resumed_and_the_same_on_any_number_of_threads() {
         assert_eq!(entry["result"]["functions"].as_array().unwrap().len(), 12);
     }
 }
+
+#[test]
+#[ignore = "seconds in a release build, which tests/run starts it with, but a minute without"]
+fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_overload() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    let flags = ["regimes", "--quick", "--seeds", "2", "--model", "fluid"];
+    let output = run(one.path(), &[&flags[..], &["--threads", "1"]].concat());
+    println!("{output}");
+    for part in ["roomy", "overload", "queue model + grants", "learner + headroom in g", "central", "Simulated"] {
+        assert!(output.contains(part), "{part} is missing:\n{output}");
+    }
+    run(two.path(), &[&flags[..], &["--threads", "3"]].concat());
+    for file in ["regimes.md", "regimes.csv", "regimes.json", "regimes.svg"] {
+        let [one, two] = [&one, &two].map(|report| fs::read(report.path().join(file)).unwrap());
+        assert!(one == two, "{file} depends on the number of threads");
+    }
+
+    let json: Value = serde_json::from_slice(&fs::read(one.path().join("regimes.json")).unwrap()).unwrap();
+    let entries = json["entries"].as_array().unwrap();
+    let violations = |regime: &str, coordination: &str| {
+        let days = entries.iter().filter(|entry| {
+            let rule = &entry["job"]["player"]["rule"];
+            entry["job"]["regime"] == regime
+                && rule["contestant"]["kind"] == "reactive"
+                && rule["coordination"] == coordination
+        });
+        let rates: Vec<_> =
+            days.map(|day| day["result"]["total"]["slo_violation_rate_windows"].as_f64().unwrap()).collect();
+        assert_eq!(rates.len(), 2);
+        rates.iter().sum::<f64>() / 2.0
+    };
+    // The same days for both, so the difference is the grants' doing.
+    assert!(violations("overload", "grants") < 0.75 * violations("overload", "none"));
+    assert!(violations("roomy", "grants") < 1.25 * violations("roomy", "none"));
+}

@@ -136,6 +136,8 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         if let Some(grant) = scarcity.and_then(|scarcity| scarcity.grant) {
             let one = self.memory.claimant.request(verdict.scale.limit.cpu, decision.request);
             verdict = guard::cut(bounds, verdict, one, &grant);
+            let replicas = verdict.scale.replicas;
+            decision.request = decision.request.map(|cpu| guard::cut_request(cpu, replicas, &grant));
         }
 
         // Actuate.

@@ -78,6 +78,13 @@ pub fn cut(bounds: &Bounds, verdict: Verdict, request: MilliCores, grant: &Grant
     Verdict { scale, clip: if scale == verdict.scale { verdict.clip } else { Some(Clip::Grant) } }
 }
 
+/// What a grant allows of a CPU request that stands apart from its limit, for each of so many replicas.
+#[must_use]
+pub fn cut_request(request: MilliCores, replicas: u32, grant: &Grant) -> MilliCores {
+    let Some(cap) = grant.cores else { return request };
+    request.min(MilliCores((cap.get() * 1000.0 / f64::from(replicas.max(1)) + 1e-6) as u64)).max(MilliCores(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +130,15 @@ mod tests {
         assert_eq!(cut(4.5), Verdict { scale: scale(4, 1500, 1000), clip: Some(Clip::Grant) });
         assert_eq!(cut(0.5), Verdict { scale: scale(1, 750, 1000), clip: Some(Clip::Grant) });
         assert_eq!(cut(0.0), Verdict { scale: scale(1, 100, 1000), clip: Some(Clip::Grant) }, "the bounds win");
+    }
+
+    #[test]
+    fn a_request_of_its_own_is_cut_too() {
+        // Even the one replica that the bounds ask for is too much: its request shrinks, whatever its limit.
+        assert_eq!(cut_request(MilliCores(500), 1, &granted(0.25)), MilliCores(250));
+        assert_eq!(cut_request(MilliCores(500), 4, &granted(2.0)), MilliCores(500));
+        assert_eq!(cut_request(MilliCores(500), 0, &granted(0.0)), MilliCores(1));
+        assert_eq!(cut_request(MilliCores(500), 2, &Grant { cores: None, memory_gib: None }), MilliCores(500));
     }
 
     #[test]

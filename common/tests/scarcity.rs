@@ -75,10 +75,15 @@ fn memory_can_be_what_is_scarce() {
 
 #[test]
 fn claims_count_as_far_as_the_work_bears_them_out() {
-    let mut pool = slots(&[claim(100.0, 0.1, 2.0, 1.0), cpu(4.0, 1.0)]);
+    let mut pool = slots(&[Claim { held: cpu(4.0, 1.0).held, ..claim(100.0, 0.1, 2.0, 1.0) }, cpu(4.0, 1.0)]);
     let outcome = run((8.0, 100.0), &mut pool, Outcome::default());
     assert_eq!((outcome.capped, outcome.grants), (1, 0), "4 and 4 fit");
     assert!(pool[0].need.unwrap().capped && !pool[1].need.unwrap().capped);
+    // Nor does one look small that holds much.
+    let modest = Claim { wanted: cpu(0.5, 1.0).wanted, offered: Cores::clamped(0.3), ..cpu(6.0, 1.0) };
+    let mut pool = slots(&[modest, cpu(2.0, 1.0)]);
+    run((4.0, 100.0), &mut pool, Outcome::default());
+    assert_eq!(caps(&pool), [Some(2.0), None]);
     assert_eq!(EVIDENCE.mul_add(2.0, EVIDENCE_FLOOR[0]), 4.0);
 }
 
@@ -174,7 +179,7 @@ fn any_claim() -> impl Strategy<Value = Claim> {
 /// What a claim counts for, computed on its own.
 fn counted(claim: &Claim) -> f64 {
     let offered = claim.offered.get();
-    claim.wanted.cores.get().min(EVIDENCE * offered + EVIDENCE_FLOOR[0]).max(offered)
+    claim.wanted.cores.get().min(EVIDENCE * offered + EVIDENCE_FLOOR[0]).max(offered).max(claim.held.cores.get() / 2.0)
 }
 
 proptest! {

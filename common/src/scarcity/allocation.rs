@@ -19,6 +19,8 @@ pub const EVIDENCE: f64 = 1.5;
 pub const EVIDENCE_FLOOR: [f64; 2] = [1.0, 4.0];
 /// Gibibytes that may be claimed for each core of offered work.
 pub const EVIDENCE_MEMORY: f64 = 24.0;
+/// The part of what is held that counts whatever is claimed: one over this, as much as the guard lets go in a step.
+const HELD: i128 = 2;
 /// What nobody is cut below, in cores and gibibytes: enough for one small replica.
 pub const FLOOR: [f64; 2] = [0.25, 0.25];
 /// How much more work than before one who yields may bring, so that what waits does not keep it out for ever.
@@ -55,12 +57,13 @@ impl From<&Claim> for Need {
         let most =
             [fixed(EVIDENCE * offered + EVIDENCE_FLOOR[0]), fixed(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1])];
         let asked = [claim.wanted.cores.fixed(), claim.wanted.memory_gib.fixed()];
-        // Whoever asks for less than its work needs at least that.
-        let least = [claim.offered.fixed(), 0];
+        let held = [claim.held.cores.fixed(), claim.held.memory_gib.fixed()];
+        // Whoever asks for less than its work needs at least that; and who holds much cannot look small.
+        let least = [claim.offered.fixed().max(held[0] / HELD), held[1] / HELD];
         let wanted = [0, 1].map(|which| asked[which].min(most[which]).max(least[which]));
         Self {
             wanted,
-            held: [claim.held.cores.fixed(), claim.held.memory_gib.fixed()],
+            held,
             offered: claim.offered.fixed(),
             weight: claim.weight.fixed(),
             pending: claim.pending.get(),

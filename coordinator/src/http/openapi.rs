@@ -97,6 +97,8 @@ refusals! {
     /// Why an order of a capacity is refused.
     Ordering: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownPool Unavailable;
+    /// Why it is refused to take such an order back.
+    Reverting: InvalidValue UnknownPool Unavailable;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why a look at anything else is refused.

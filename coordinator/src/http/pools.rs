@@ -9,7 +9,7 @@ use super::{
     agents::{done, encode},
     auth::Bearer,
     body::{Json, Pool},
-    openapi::{Ordering, Pooling, Viewing},
+    openapi::{Ordering, Pooling, Reverting, Viewing},
     problem::{Refusal, respond},
 };
 use crate::{coordinator::Coordinator, view::PoolView};
@@ -80,7 +80,7 @@ pub async fn set_capacity(
     path = "/v1/pools/{pool}/capacity",
     tag = "pools",
     params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
-    responses((status = 204, description = "Ordered, durably"), Ordering),
+    responses((status = 204, description = "Taken back, durably"), Reverting),
     security(("token" = []))
 )]
 pub async fn clear_capacity(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {

@@ -28,18 +28,18 @@ pub fn plans(scenario: &Scenario, seed: u64, capacity: &Capacity) -> anyhow::Res
     let mut slots: Vec<_> = (0..tenants.len()).map(|place| Slot::new(&format!("{place:05}"))).collect();
     let (mut order, mut outcome) = (Vec::new(), Outcome::default());
     for step in 0..scenario.steps() {
-        for (place, slot) in slots.iter_mut().enumerate() {
-            // The first entry of a plan is for the second step.
-            let rate = tenants[place].arrivals[(step + 1) % scenario.steps()];
-            let demand = rate * tenants[place].workload.cpu_seconds();
-            slot.need = Some(Need::from(&claim(&plans[place][step], demand, scenario, place, &cluster)));
+        // The first entry of a plan is for the second step.
+        let later = (step + 1) % scenario.steps();
+        for (place, ((slot, plan), tenant)) in slots.iter_mut().zip(&plans).zip(&tenants).enumerate() {
+            let demand = tenant.arrivals[later] * tenant.workload.cpu_seconds();
+            slot.need = Some(Need::from(&claim(&plan[step], demand, scenario, place, &cluster)));
         }
         outcome = allocate(capacity, &mut slots, &mut order, outcome, 1.0);
-        for (place, slot) in slots.iter().enumerate() {
+        for ((slot, plan), tenant) in slots.iter().zip(&mut plans).zip(&tenants) {
             let Some(grant) = &slot.grant else { continue };
-            let scale = &mut plans[place][step];
-            let request = requested(scale.limit.cpu, &cluster);
-            *scale = guard::cut(&tenants[place].bounds, Verdict { scale: *scale, clip: None }, request, grant).scale;
+            let verdict = Verdict { scale: plan[step], clip: None };
+            let request = requested(plan[step].limit.cpu, &cluster);
+            plan[step] = guard::cut(&tenant.bounds, verdict, request, grant).scale;
         }
     }
     Ok(plans)

@@ -46,7 +46,7 @@ pub fn compute_all(
     events: bool,
     store: &Store,
 ) -> anyhow::Result<Vec<(Job, Result)>> {
-    let (episodes, trainings) = if args.quick { (10, 1) } else { (300, 2) };
+    let (episodes, trainings) = if args.quick { (10, 1) } else { (300, 1) };
     let mut jobs = Vec::new();
     // A hundred and ten agents make ten times the experience in an episode.
     for &regime in regimes {
