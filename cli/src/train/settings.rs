@@ -135,7 +135,7 @@ impl Settings {
         let presets = loads.iter().map(|load| load.parse()).collect::<Result<Vec<Preset>, _>>()?;
         let mut running = functions().to_vec();
         if !workloads.is_empty() {
-            running = workloads.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+            running = workloads.iter().map(read).collect::<anyhow::Result<_>>()?;
         }
         let scaled: Vec<_> = (running.iter())
             .map(|workload| Arc::new(Workload { demand: workload.demand * demand, ..(**workload).clone() }))
