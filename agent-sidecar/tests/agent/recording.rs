@@ -8,6 +8,7 @@ use meanfield_agent::{
     policy::{Policy, ppo::Ppo},
 };
 use meanfield_common::{
+    action::Action,
     identity::{AgentId, Epoch},
     mean_field::{AuxiliaryState, Moments},
     observation::Observation,
@@ -17,7 +18,7 @@ use meanfield_common::{
 };
 use meanfield_learner::{ActScratch, ActorCritic, Batch, Config};
 
-use crate::support::{Log, Scripted, now, pinned, pool, preserving, unreachable};
+use crate::support::{Log, Scripted, now, pinned, pool, preserving, target, unreachable};
 
 /// The reward that is reported in step `t`; it belongs to the decision of the step before.
 fn own(t: usize) -> f64 {
@@ -176,4 +177,31 @@ fn the_cut_off_is_bootstrapped_with_the_value_of_the_state_after_the_last_settle
         let last = earned(settled - 1, share, lock_step) + 0.9 * f64::from(bootstrap) - f64::from(values[settled - 1]);
         close(&batch.advantages()[settled - 1..], std::iter::once(last));
     }
+}
+
+#[test]
+fn who_waits_for_its_turn_holds_and_is_paid_the_mean_of_the_wait() {
+    let config = Config { gamma: 0.0, mask_actions: true, ..Config::preset("paper-cpq-rl").unwrap() };
+    let network = Arc::new(ActorCritic::new(config.clone(), 7).unwrap());
+    let policy = Ppo::exploring(network, 7);
+    let mut agent = Agent::new(target(), environment(), Script(0), pool(), policy, Shape::Paper { alpha: 1.0 });
+    let mut rewards = Vec::new();
+    for t in 0..7_u64 {
+        let waits = t % 3 != 0;
+        agent.policy_mut().hold(waits);
+        let report = now(agent.step(Some(t))).unwrap();
+        assert!(!waits || report.action == Action::HOLD);
+        rewards.push(report.reward as f32);
+    }
+    let episode = agent.policy_mut().take_episode().unwrap().unwrap();
+    let mut batch = Batch::new(&config, 0);
+    batch.push_segment(&episode.segment, episode.bootstrap).unwrap();
+    let mean = |part: &[f32]| part.iter().sum::<f32>() / part.len() as f32;
+    let earned = [mean(&rewards[1..4]), mean(&rewards[4..7])];
+    for (seen, earned) in batch.returns().iter().zip(earned) {
+        assert!((seen - earned).abs() < 1e-6, "{seen} for {earned}");
+    }
+    assert_eq!(batch.len(), 2, "what the third decision brings is not known");
+    agent.policy_mut().reset();
+    assert!(agent.policy_mut().take_episode().unwrap().is_none());
 }

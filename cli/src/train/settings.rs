@@ -106,12 +106,13 @@ impl Settings {
     pub fn config(&self) -> anyhow::Result<Config> {
         let preset = Config::preset(&self.preset)
             .map_err(|error| Invalid::new("preset", format!("{:?}", self.preset), error.to_string()))?;
-        let mut table = toml::Table::try_from(&preset).context("the preset cannot be written down")?;
+        // As JSON, which can say that there is none of something: in TOML the preset's would become the default's.
+        let mut settings = serde_json::to_value(&preset).context("the preset cannot be written down")?;
         for (key, value) in &self.learner {
-            table.insert(key.clone(), value.clone());
+            settings[key] = serde_json::to_value(value)?;
         }
-        let config: Config =
-            table.try_into().map_err(|error: toml::de::Error| Invalid::new("learner", "wrong", error.message()))?;
+        let config: Config = serde_json::from_value(settings)
+            .map_err(|error| Invalid::new("learner", "what it is", format!("settings of a learner: {error}")))?;
         config.validate().map_err(|error| match error {
             meanfield_learner::Error::Config { field, value, bound } => {
                 Invalid::new(format!("learner.{field}"), value, bound)
@@ -134,7 +135,7 @@ impl Settings {
         let presets = loads.iter().map(|load| load.parse()).collect::<Result<Vec<Preset>, _>>()?;
         let mut running = functions().to_vec();
         if !workloads.is_empty() {
-            running = workloads.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+            running = workloads.iter().map(read).collect::<anyhow::Result<_>>()?;
         }
         let scaled: Vec<_> = (running.iter())
             .map(|workload| Arc::new(Workload { demand: workload.demand * demand, ..(**workload).clone() }))

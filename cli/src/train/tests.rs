@@ -74,6 +74,16 @@ fn a_loss_that_is_no_number_stops_with_the_last_good_checkpoint() {
 }
 
 #[test]
+fn a_preset_is_taken_as_it_is_but_for_what_the_file_changes() {
+    for name in ["default", "paper", "paper-cpq-rl", "simppo-all"] {
+        let preset = meanfield_learner::Config::preset(name).unwrap();
+        let read = |more: &str| settings(&format!("preset = {name:?}\n[learner]\n{more}")).unwrap().config().unwrap();
+        assert_eq!(read(""), preset);
+        assert_eq!(read("gamma = 0.5"), meanfield_learner::Config { gamma: 0.5, ..preset });
+    }
+}
+
+#[test]
 fn training_stops_when_nothing_becomes_better() {
     let curve = |rewards: &[f64]| -> Vec<Progress> {
         rewards.iter().map(|&reward| Progress { reward, ..Progress::default() }).collect()

@@ -49,6 +49,9 @@ fn peak_memory() -> Option<f64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? / 1024.0)
 }
 
+/// What is compared: its name, where it stands, and what was published of it.
+type Compared = (&'static str, fn(&Function) -> f64, &'static str);
+
 pub fn run(scope: &Scope<'_>) -> anyhow::Result<()> {
     let store = Store::new(&scope.args.report)?;
     let quick = scope.args.quick;
@@ -124,7 +127,7 @@ pub fn run(scope: &Scope<'_>) -> anyhow::Result<()> {
         let all = |cells: &[&Cell], value: fn(&Function) -> f64| -> Vec<f64> {
             cells.iter().flat_map(|cell| cell.served.functions.iter().map(value)).collect()
         };
-        let compared: [(&str, fn(&Function) -> f64, &str); 4] = [
+        let compared: [Compared; 4] = [
             ("p99/SLO", |one| one.p99_over_slo, "below 1.9 % apart, p = 0.56"),
             ("CPU utilisation", |one| one.cpu_utilisation, "p = 0.67"),
             ("windows missed", |one| one.violations, "–"),
