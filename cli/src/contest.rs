@@ -2,7 +2,7 @@
 
 use meanfield_agent::{
     fleet::{Fleet, Step},
-    link::Link,
+    link::{Link, Nobody},
     policy::Policy,
     training::mix,
 };
@@ -92,6 +92,20 @@ impl Contest {
             fleet.disband().await?;
         }
         Ok(scores)
+    }
+
+    /// Policies that have seen twelve hours of such load, one a place. They can go into any day, as often as one likes.
+    pub fn seasoned<P: Policy + Clone>(&self, fresh: impl Fn() -> anyhow::Result<P>) -> anyhow::Result<Vec<P>> {
+        let mut policies =
+            (0..self.history.tenants()).map(|_| fresh()).collect::<anyhow::Result<Vec<_>>>()?.into_iter();
+        let missing = || Invalid::new("places", self.history.tenants(), "equipped");
+        let equip = |_: usize, _: &TenantSpec| Ok((Nobody, policies.next().ok_or_else(missing)?));
+        let seed = mix(self.seed, HISTORY);
+        let mut fleet = Fleet::new(&self.history, seed, Start::Sized, "history".parse()?, self.shape, equip)?;
+        for _ in 0..HISTORY_STEPS {
+            futures_executor::block_on(fleet.round_in_turn())?;
+        }
+        Ok(fleet.agents_mut().map(|(_, agent)| agent.policy_mut().clone()).collect())
     }
 
     async fn fleet<L: Link, P: Policy>(

@@ -7,6 +7,7 @@
 
 mod plots;
 mod report;
+mod scarcity;
 
 use std::{
     sync::Arc,
@@ -18,7 +19,13 @@ use meanfield_agent::{
     fleet::tenant_name,
     http::Http,
     link::Nobody,
-    policy::{Policy, hpa::Follow, ppo::Ppo},
+    policy::{
+        Policy,
+        forecast::{Care, Forecast, shipped},
+        hpa::Follow,
+        plan::{self, Plan},
+        ppo::Ppo,
+    },
     training::{Progress, Trainer},
 };
 use meanfield_common::identity::PoolName;
@@ -67,13 +74,22 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let (curve, networks) = train(&config, agents, episodes, args.seed, &daemon)?;
 
     let contest = Contest::new(agents, days, args.seed, config.reward)?;
+    // Plans look back on hours, as in a cluster that has run for long: all but a newcomer have seen some.
+    let fresh = || -> anyhow::Result<_> {
+        Ok(Plan::new(plan::Options::default(), Forecast::new(shipped()?, Care::default()))?)
+    };
+    let seasoned = contest.seasoned(fresh)?;
     let live = |place: usize, _: &TenantSpec| -> anyhow::Result<_> {
-        let network = &networks[place % networks.len()];
-        Ok((Http::new(&daemon.url, daemon.token.clone())?, Ppo::serving(network.clone())))
+        let policy = seasoned.get(place).map_or_else(fresh, |policy| Ok(policy.clone()))?;
+        Ok((Http::new(&daemon.url, daemon.token.clone())?, policy))
     };
     let bar = Bar::new("live", contest.rounds() as u64);
     let meanfield = runtime.block_on(contest.run("meanfield", &daemon.live, &Entrance::Live(&bar), live))?;
     bar.finish();
+    let learnt = |place: usize, _: &TenantSpec| -> anyhow::Result<_> {
+        Ok((InProcess(daemon.coordinator.clone()), Ppo::serving(networks[place % networks.len()].clone())))
+    };
+    let ppo = runtime.block_on(contest.run("ppo", &daemon.learnt, &Entrance::Fresh, learnt))?;
     let baseline = |kind: Kind, name: &'static str, entrance: Entrance<'_>, hpa: &Contestant| {
         let equip = |place: usize, tenant: &TenantSpec| -> anyhow::Result<(Nobody, Box<dyn Policy>)> {
             Ok((Nobody, kind.policy(hpa.setting(place), tenant, &contest.cluster())?))
@@ -81,13 +97,14 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
         runtime.block_on(contest.run(name, &daemon.live, &entrance, equip))
     };
     let hpa = baseline(Kind::HpaCpu, "hpa-vpa", Entrance::Seasoned, &hpa)?;
-    let none = Contestant::default_of(Kind::Reactive);
-    let reactive = baseline(Kind::Reactive, "reactive", Entrance::Seasoned, &none)?;
+    let none = Contestant::default_of(Kind::Plan);
+    let queue = baseline(Kind::Plan, "plan", Entrance::Seasoned, &none)?;
     let clairvoyant = baseline(Kind::Clairvoyant, "clairvoyant", Entrance::Fresh, &none)?;
 
-    let scores: Vec<Scores> = vec![meanfield, hpa, reactive, clairvoyant];
-    let report = Report { args, episodes, contest: &contest, curve: &curve, scores: &scores };
-    say!("\n{}", report.table());
+    let scores: Vec<Scores> = vec![meanfield, ppo, hpa, queue, clairvoyant];
+    let minute = scarcity::run(args.seed)?;
+    let report = Report { args, episodes, contest: &contest, curve: &curve, scores: &scores, minute: &minute };
+    say!("\n{}\n\n{}", report.table(), minute.terminal());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
     // A network for each agent: a file for each, beside the first one under its usual name.
     let named = |place: usize| args.report.join(format!("model-{}.safetensors", tenant_name(place)));
@@ -147,6 +164,8 @@ struct Daemon {
     url: String,
     token: String,
     live: PoolName,
+    /// The pool of those who decide by the network alone.
+    learnt: PoolName,
     training: Vec<PoolName>,
     stop: tokio::sync::oneshot::Sender<()>,
     serving: tokio::task::JoinHandle<Result<(), meanfield_coordinator::Error>>,
@@ -157,10 +176,10 @@ struct Daemon {
 impl Daemon {
     async fn start(clusters: usize) -> anyhow::Result<Self> {
         let data = tempfile::tempdir().context("no place for the coordinator's data")?;
-        let live = pool("live")?;
+        let (live, learnt) = (pool("live")?, pool("learnt")?);
         let training =
             (1..=clusters).map(|cluster| pool(&format!("training-{cluster}"))).collect::<Result<Vec<_>, _>>()?;
-        let mut pools = vec![live.clone()];
+        let mut pools = vec![live.clone(), learnt.clone()];
         pools.extend(training.iter().cloned());
         // Simulated time may stand still for longer than any real agent is silent: nobody is gone before the end.
         let (suspect_after, gone_after) = (Duration::from_hours(1), Duration::from_hours(24));
@@ -176,7 +195,7 @@ impl Daemon {
         };
         let serving = tokio::spawn(serve(coordinator.clone(), listener, shutdown));
         let token = coordinator.token().to_owned();
-        Ok(Self { coordinator, url, token, live, training, stop, serving, _data: data })
+        Ok(Self { coordinator, url, token, live, learnt, training, stop, serving, _data: data })
     }
 
     async fn stop(self) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ mod fluid;
 mod forecast;
 mod layers;
 mod networks;
-mod regimes;
+pub mod regimes;
 mod report;
 mod simppo;
 mod statistics;

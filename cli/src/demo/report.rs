@@ -6,7 +6,7 @@ use meanfield_agent::{fleet::tenant_name, training::Progress};
 use meanfield_simulator::scenario::DAY_STEPS;
 use serde_json::json;
 
-use super::plots;
+use super::{plots, scarcity::Minute};
 use crate::{
     args::{DemoArgs, Preset},
     contest::Contest,
@@ -21,6 +21,7 @@ pub struct Report<'a> {
     pub contest: &'a Contest,
     pub curve: &'a [Progress],
     pub scores: &'a [Scores],
+    pub minute: &'a Minute,
 }
 
 impl Report<'_> {
@@ -146,6 +147,7 @@ impl Report<'_> {
             "held_out_days": self.contest.days(),
             "steps_per_day": DAY_STEPS,
             "policies": policies,
+            "scarcity": self.minute,
             "training": training,
         })
     }
@@ -167,6 +169,9 @@ impl Report<'_> {
             header = cells(self.header(), "th"),
             rows = rows,
             totals_header = cells(TOTALS.map(str::to_owned).to_vec(), "th"),
+            minute_header = cells(self.minute.cells().0, "th"),
+            minute_rows = self.minute.cells().1.into_iter().map(|row| cells(row, "td")).collect::<String>(),
+            minute_words = self.minute.words(),
             totals = self.totals().into_iter().map(|row| cells(row, "td")).collect::<String>(),
         )
     }
@@ -193,7 +198,8 @@ pub fn name(policy: &str) -> &'static str {
     match policy {
         "meanfield" => "Meanfield",
         "hpa-vpa" => "HPA+VPA",
-        "reactive" => "reactive queue model",
+        "ppo" => "PPO alone",
+        "plan" => "queue model",
         _ => "clairvoyant plan",
     }
 }
@@ -202,8 +208,9 @@ fn short(policy: &str) -> &str {
     match policy {
         "meanfield" => "mf",
         "hpa-vpa" => "hpa",
-        "reactive" => "rq",
-        "clairvoyant" => "plan",
+        "plan" => "qm",
+
+        "clairvoyant" => "cv",
         other => other,
     }
 }

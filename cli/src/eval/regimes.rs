@@ -5,11 +5,11 @@
 //! they are judged. Then answers grow old and agents lie.
 
 mod central;
-mod day;
+pub mod day;
 mod learner;
-mod link;
+pub mod link;
 mod player;
-mod regime;
+pub mod regime;
 mod report;
 
 use anyhow::Context;

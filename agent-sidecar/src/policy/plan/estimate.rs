@@ -25,8 +25,8 @@ const MOST_ERROR: f64 = 0.8;
 /// Where this part of a step's requests waits at its end although CPU is left, something else is used up.
 const WAITING: f64 = 0.05;
 const CPU_LEFT: f64 = 0.8;
-/// What a replica can use is forgotten slowly: twice as much is taken for possible after an hour.
-const FORGET: f64 = 1.003;
+/// What a replica can use is forgotten slowly: twice as much is taken for possible after six hours.
+const FORGET: f64 = 1.0005;
 const LEAST_CEILING: f64 = 0.02;
 /// On nodes as busy as this it may be the neighbours who take what is missing.
 const CROWDED: f64 = 0.85;
