@@ -120,7 +120,8 @@ impl<L: Link> Membership<L> {
         };
         self.sequence += 1;
         let Step { round, state, action, reward, claim, detail } = *step;
-        let (sequence, claim) = (Sequence(self.sequence), self.claims.then_some(claim));
+        // Who knows no claims knows no details either: both came with the same version.
+        let (sequence, claim, detail) = (Sequence(self.sequence), self.claims.then_some(claim), detail && self.claims);
         let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim, detail };
         self.link.heartbeat(agent, &heartbeat).await
     }

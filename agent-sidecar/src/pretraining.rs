@@ -14,7 +14,7 @@ const STEPS: usize = 3360;
 const SECONDS: f64 = 15.0;
 /// A history has at least so many steps before something is learnt from it.
 const LEAST: usize = 60;
-/// Learning rates at the beginning and the end.
+/// Learning rate at the beginning, and towards the end: it falls by the same factor with each pass.
 const RATES: (f32, f32) = (2e-3, 5e-5);
 
 /// How the network is made.
@@ -41,12 +41,9 @@ impl Default for Recipe {
 impl Recipe {
     /// The samples of traces `from` to `to`; traces are independent of each other.
     pub fn samples(&self, from: usize, to: usize) -> Result<Samples, Error> {
-        if self.presets.is_empty() {
-            return Err(Invalid::new("presets", 0, "at least one kind of load").into());
-        }
         let mut samples = Samples::default();
         for trace in from..to {
-            let rates = self.trace(trace);
+            let rates = self.trace(trace)?;
             let mut history = History::default();
             for (step, &rate) in rates.iter().enumerate() {
                 history.push(rate, SECONDS);
@@ -62,14 +59,15 @@ impl Recipe {
     }
 
     /// Rates as somebody would count them: whole requests of a Poisson stream.
-    #[must_use]
-    pub fn trace(&self, trace: usize) -> Vec<f64> {
+    pub fn trace(&self, trace: usize) -> Result<Vec<f64>, Error> {
         let mut rng = ChaCha8Rng::seed_from_u64(mix(self.seed, trace as u64));
-        let preset = self.presets[trace % self.presets.len()];
+        let kinds = self.presets.len().max(1);
+        let preset = self.presets.get(trace % kinds).copied();
+        let preset = preset.ok_or_else(|| Invalid::new("presets", 0, "at least one kind of load"))?;
         let mean = (0.5_f64.ln() + (200.0_f64 / 0.5).ln() * rng.random::<f64>()).exp();
         let day = [7_200.0, 14_400.0, 28_800.0, 86_400.0][rng.random_range(0..4)];
         let rates = preset.generate_with_day(mean, STEPS, SECONDS, day, &mut rng);
-        rates.into_iter().map(|rate| counted(rate, &mut rng)).collect()
+        Ok(rates.into_iter().map(|rate| counted(rate, &mut rng)).collect())
     }
 
     /// Trains a network; `report` hears the loss of each pass.

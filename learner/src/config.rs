@@ -245,8 +245,10 @@ impl Config {
         if let Some(Curriculum { first, patience, from, to }) = self.curriculum {
             count("curriculum.first", first, 2, self.horizon.max(2), "from 2 to `horizon`")?;
             count("curriculum.patience", patience, 1, MAX_STEPS, "from 1 to 100000")?;
-            let growing = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
-            count("curriculum.to", if to < from { 0 } else { growing.max(1) }, 1, usize::MAX, "at least `from`")?;
+            if to < from {
+                let (field, bound) = ("curriculum.to", "at least `curriculum.from`");
+                return Err(Error::Config { field, value: to.to_string(), bound });
+            }
         }
         count("horizon", self.horizon, 1, MAX_STEPS, "from 1 to 100000")?;
         count("environments", self.environments, 1, MAX_ENVIRONMENTS, "from 1 to 1000")?;

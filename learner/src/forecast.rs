@@ -1,7 +1,7 @@
 //! The forecast network: how high a load may go in the next steps, as quantiles.
 //!
-//! One small network serves every workload, because nothing that it sees has a scale: rates are logarithms relative to
-//! the workload's own level ([`history`]). For each horizon it gives the quantiles of the *highest* rate within it, in
+//! One small network serves every workload, because it hardly sees a scale: rates are logarithms relative to
+//! the workload's own level, and only how noisy so few requests are tells small from large ([`history`]). For each horizon it gives the quantiles of the *highest* rate within it, in
 //! ascending order by construction, and is trained on the pinball loss ([`Tuner`]), whose minimum is the true quantile.
 
 pub mod history;

@@ -1,8 +1,26 @@
 //! Deciding and updating allocate nothing once their buffers have grown.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use meanfield_learner::{ActScratch, Batch, ChaCha8Rng, Config, Learner, Mode, Segment, Step};
+use meanfield_learner::{
+    ActScratch, Batch, ChaCha8Rng, Config, Learner, Mode, Segment, Step,
+    forecast::{History, Network},
+    network::Scratch,
+};
 use rand::SeedableRng;
+
+#[test]
+fn a_forecast_allocates_nothing() {
+    let network = Network::new(1);
+    let (mut history, mut scratch) = (History::default(), Scratch::default());
+    (0..3000).for_each(|step| history.push(f64::from(step % 97), 15.0));
+    network.quantiles(&history.features(), &mut scratch).unwrap();
+    let counted = allocation_counter::measure(|| {
+        // One step that does not look for a period, which happens every half an hour.
+        history.push(50.0, 15.0);
+        network.quantiles(&history.features(), &mut scratch).unwrap();
+    });
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+}
 
 #[test]
 fn the_second_update_allocates_nothing() {

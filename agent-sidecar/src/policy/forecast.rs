@@ -161,7 +161,7 @@ impl Forecast {
         }
     }
 
-    /// Tunes a copy of the shared network on the workload's own past, and keeps it if it is better on the newest part.
+    /// Tunes a copy of its network on the workload's own past, and keeps it if it is better on the newest part.
     fn tune(&mut self) {
         self.samples.keep_newest(OWN);
         if self.samples.len() < LEAST_OWN {
@@ -197,6 +197,7 @@ impl Foresee for Forecast {
     }
 
     fn outlook(&mut self, rate: f64, seconds: f64) -> Outlook {
+        let rate = if rate.is_finite() { rate.max(0.0) } else { 0.0 };
         self.settle(rate);
         self.history.push(rate, seconds);
         self.steps += 1;

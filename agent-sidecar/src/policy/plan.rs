@@ -104,7 +104,7 @@ impl<F: Foresee> Plan<F> {
     fn learn_roof(&mut self, seen: &Observation) {
         self.roof *= ROOF_FADE;
         let had = in_force(seen);
-        if seen.ready > 0 && had < DEFERRED * seen.scale.limit.cpu.cores() {
+        if seen.ready > 0 && had > 0.0 && had < DEFERRED * seen.scale.limit.cpu.cores() {
             self.roof = had;
         }
     }
@@ -135,7 +135,7 @@ impl<F: Foresee> Plan<F> {
         // What is reserved of a limit, by the rule that is in force.
         let reserved = (seen.request.cpu.0 as f64 / (seen.scale.limit.cpu.0 as f64).max(1.0)).clamp(0.01, 1.0);
         let (count, serving) = (f64::from(replicas), f64::from(serving.max(1)));
-        let waiting = seen.backlog / seen.seconds;
+        let waiting = if seen.seconds > 0.0 { seen.backlog / seen.seconds } else { 0.0 };
         let gib = memory.as_mebi() / 1024.0;
         let cost = |cpu: MilliCores| {
             let cores = cpu.cores();

@@ -95,7 +95,7 @@ fn prices_that_make_no_sense_are_refused() {
 
 /// Rates of a kind that nobody here trains on, as counted.
 fn trace(preset: Preset, index: usize) -> Vec<f64> {
-    Recipe { presets: vec![preset], ..Recipe::default() }.trace((1 << 21) + index)
+    Recipe { presets: vec![preset], ..Recipe::default() }.trace((1 << 21) + index).unwrap()
 }
 
 fn coverage(who: &mut impl Foresee, rates: &[f64], from: usize, level: usize) -> f64 {
@@ -141,7 +141,9 @@ fn a_trained_network_beats_the_peak_and_tuning_brings_a_strange_one_nearer() {
     assert_eq!(network.save().unwrap(), small.train(|_, _| ()).unwrap().save().unwrap(), "same seed, same bytes");
     let lost = |network: &Arc<Network>, tune: bool, preset: Preset| {
         let mut who = Forecast::new(network.clone(), Care { recalibrate: true, tune, gate: true });
-        trace(preset, 3).iter().for_each(|rate| drop(who.outlook(*rate, 15.0)));
+        trace(preset, 3).iter().for_each(|rate| {
+            who.outlook(*rate, 15.0);
+        });
         who.losses()
     };
     for preset in [Preset::Diurnal, Preset::Steady, Preset::Worldcup] {

@@ -4,6 +4,7 @@
 //! busy machine our updates would slip in between interruptions that a peer's, a hundred times as long, cannot escape.
 
 mod peer;
+mod plan;
 
 use std::{hint::black_box, path::Path};
 
@@ -60,6 +61,8 @@ pub(super) fn run(python: &Path, tch: Option<&Path>) -> anyhow::Result<Vec<Row>>
         beside("decision, published sizes (peer: PyTorch)", decision * 1e6, of_pytorch.decision, 1e6, "us"),
         beside("decision, published sizes (peer: tch)", decision * 1e6, of_libtorch.decision, 1e6, "us"),
         Row::alone("decision, default sizes", median(of_preset) * 1e6, "us"),
+        Row::alone("forecast", plan::forecast()? * 1e6, "us"),
+        Row::alone("plan", plan::plan()? * 1e6, "us"),
     ])
 }
 

@@ -180,9 +180,11 @@ impl Minute {
     /// What it comes to, in words.
     pub fn words(&self) -> String {
         format!(
-            "Together they want {:.0} cores by requests, and there are {:.0}. The least weight for each core yields, so that the others keep their objective. Over the day, misses by weight: {:.1} % alone at {:.1} cores, {:.1} % with grants at {:.1}.",
+            "Together they want {:.0} cores by requests, and there are {:.0}. The least weight for each core yields; {} of the {} others keep their objective. Over the day, misses by weight: {:.1} % alone at {:.1} cores, {:.1} % with grants at {:.1}.",
             self.rows.iter().map(|row| row.wanted).sum::<f64>(),
             self.capacity,
+            self.rows.iter().filter(|row| row.granted.is_none() && row.coordinated <= 1.0).count(),
+            self.rows.iter().filter(|row| row.granted.is_none()).count(),
             100.0 * self.day_alone,
             self.cores_alone,
             100.0 * self.day_coordinated,

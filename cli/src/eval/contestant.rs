@@ -104,7 +104,7 @@ impl Kind {
 
     /// The setting that comes with it, and those that tuning tries; none where there is nothing to set.
     ///
-    /// Plans: what a window that misses its objective costs, in cores; [`super::frontier`] has the range.
+    /// Plans: what a window that misses its objective costs, in cores; [`super::layers::PRICES`] is the range.
     /// HPA on CPU: share of the request, 80 % being Kubernetes' own default. On concurrency and KPA: requests in flight
     /// per pod, Knative's default being 100. AIMD: below which share of the objective it shrinks. On the rate: share of what a pod of the starting size can do at most.
     pub fn settings(self) -> Option<(f64, &'static [f64])> {

@@ -98,7 +98,7 @@ struct Figures {
 
 fn judge(job: &Job) -> anyhow::Result<Figures> {
     let recipe = Recipe { presets: vec![job.preset.parse()?], ..Recipe::default() };
-    let rates = recipe.trace(HELD_OUT + job.trace);
+    let rates = recipe.trace(HELD_OUT + job.trace)?;
     let mut who = job.who.make()?;
     let log = |rate: f64| (rate + 1.0 / SECONDS).ln() as f32;
     let (mut loss, mut coverage, mut count) = ([0.0; HORIZONS.len()], [[0.0; LEVELS.len()]; HORIZONS.len()], 0.0);

@@ -14,7 +14,7 @@ const NEWEST: usize = 12;
 const WINDOWS: [usize; 3] = [20, 60, 240];
 /// How fast the level follows: half of a change in about ten steps.
 const FOLLOW: f64 = 0.07;
-/// A period is looked for in means of so many steps, every so many steps, and not below so many.
+/// A period is looked for in means of so many steps, every so many steps, and not below so many means.
 const GRAIN: usize = 8;
 const SEARCH_EVERY: usize = 120;
 const LEAST_PERIOD: usize = 15;

@@ -84,7 +84,10 @@ impl Network {
         let tensor = file.tensor(TENSOR).map_err(|_| Error::MissingTensor { name: TENSOR.to_owned() })?;
         let mut mlp = Mlp::zeros(FEATURES, &HIDDEN, OUTPUTS, Activation::Tanh);
         let expected = vec![mlp.parameters().len()];
-        if tensor.dtype() != Dtype::F32 || tensor.shape() != expected {
+        if tensor.dtype() != Dtype::F32 {
+            return Err(Error::Tensor { name: TENSOR.to_owned(), reason: "holds no 32-bit floats" });
+        }
+        if tensor.shape() != expected {
             let found = tensor.shape().to_vec();
             return Err(Error::TensorShape { name: TENSOR.to_owned(), expected, found });
         }

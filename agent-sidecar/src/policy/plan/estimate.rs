@@ -97,7 +97,7 @@ impl Estimate {
             let cpu = self.cpu.get_or_insert(measured);
             *cpu += FOLLOW * (measured - *cpu);
         }
-        let settled = seen.ready == seen.scale.replicas && seen.ready > 0 && seen.oom_kills == 0;
+        let settled = seen.ready == seen.scale.replicas && seen.ready > 0 && now > 0.0 && seen.oom_kills == 0;
         let (Some(cpu), Some(median), Some(high)) = (self.cpu, seen.latency_p50, seen.latency_p99) else { return };
         if !settled || seen.requests() < FEW_REQUESTS || median <= 0.0 || high <= 0.0 {
             return;
@@ -116,6 +116,9 @@ impl Estimate {
         let used = seen.throughput * cpu / f64::from(seen.ready);
         let [_, predicted] = self.percentiles(cores, seen.ready.into(), seen.throughput);
         let surprise = (high / 1000.0 / predicted).ln().clamp(-MOST_SURPRISE, MOST_SURPRISE);
+        if surprise.is_nan() {
+            return;
+        }
         let doubt = self.doubt(self.load(cores, seen.ready.into(), seen.throughput));
         if !slo.violated(seen) {
             self.proven = self.proven.max(used);
