@@ -8,11 +8,12 @@
 //! | [`environment`] | what is observed and scaled: the trait, and simulated clusters |
 //! | [`link`], [`http`] | how the coordinator is reached: the trait, and HTTP |
 //! | [`membership`] | registering, heartbeats, coming back after a loss |
-//! | [`policy`] | who decides: the trait, HPA+VPA, the reactive queue model, PPO |
+//! | [`policy`] | who decides: the trait, the queue model and its forecast, PPO, HPA+VPA and other rules |
 //! | [`guard`] | what a decision may not do |
 //! | `scarcity` | what an agent claims of its pool, and what it was told |
 //! | [`fleet`] | many agents on one simulated cluster, in lock-step |
 //! | [`training`], [`turns`] | fleets that learn, at once or one at a time |
+//! | [`pretraining`] | where the shipped forecast network comes from |
 //! | [`yardstick`] | what somebody who knows the arrivals could reach |
 //! | [`daemon`] | one agent in real time |
 

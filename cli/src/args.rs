@@ -30,7 +30,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Train agents on a simulated cluster, run them live against a coordinator, compare them with HPA+VPA.
+    /// Run agents live on a simulated cluster against a coordinator, and compare them with HPA+VPA and others.
     Demo(DemoArgs),
     /// Run the coordinator daemon.
     Coordinator(CoordinatorArgs),
@@ -275,14 +275,14 @@ pub struct EvalArgs {
     /// Fewer seeds, traces and cases.
     #[arg(long, env = "MEANFIELD_QUICK", value_parser = BoolishValueParser::new())]
     pub quick: bool,
-    /// Seeds of each trace, regime or training (not fluid) [default: 5; with --quick 2, or 1 for simppo-*].
+    /// Seeds of each trace, regime or training (not fluid) [default: 5, forecast 24; with --quick 1 to 4].
     #[arg(long, env = "MEANFIELD_SEEDS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
-    /// Shapes of the load (baselines only): azure-functions, worldcup, llm, steady, diurnal or bursty [default: all but
-    /// llm; diurnal and azure-functions with --quick].
+    /// Shapes of the load (not fluid, regimes and simppo-*): azure-functions, worldcup, llm, steady, diurnal or bursty
+    /// [default: what the docs show; fewer with --quick].
     #[arg(long, env = "MEANFIELD_TRACES", value_delimiter = ',', value_name = "NAME,...")]
     pub traces: Vec<meanfield_traces::synth::Preset>,
-    /// How the days that count are simulated (not fluid).
+    /// How the days that count are simulated (baselines, layers, frontier, shift and regimes).
     #[arg(long, env = "MEANFIELD_EVAL_MODEL", value_enum, default_value_t = ModelName::Events)]
     pub model: ModelName,
     /// Threads [default: as many as the machine has].

@@ -1,9 +1,10 @@
-//! `meanfield demo`: agents learn to share a simulated cluster, go live against a coordinator, and are compared.
+//! `meanfield demo`: Meanfield's agents share a simulated cluster through a coordinator, and are compared.
 //!
-//! One coordinator serves HTTP on a loopback port from start to end. Training reaches it in process, since millions of
-//! steps would only measure the loopback device; then the trained agents go live as HTTP clients, on arrivals that
-//! nobody trained on, while a tenant joins and another leaves. HPA+VPA, tuned for each
-//! function, the reactive queue model and a clairvoyant plan go through the same days.
+//! One coordinator serves HTTP on a loopback port from start to end. First a network learns by PPO, which reaches the
+//! coordinator in process, since millions of steps would only measure the loopback device. Then Meanfield's agents (the
+//! queue model with the forecast network) go live as HTTP clients, on arrivals that nobody trained on, while a tenant
+//! joins and another leaves. The trained network alone, HPA+VPA tuned for each function, the queue model without its
+//! forecast and a clairvoyant plan go through the same days. At the end one minute of scarcity shows who yields.
 
 mod plots;
 mod report;
