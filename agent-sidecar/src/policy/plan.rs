@@ -43,6 +43,9 @@ const ROOF_FADE: f64 = 1.05;
 /// Replicas that one decision may add or take away.
 const REACH: u32 = 4;
 
+/// The most misses that a step counts for afterwards.
+const MOST_MISS: f64 = 2.0;
+
 /// The operator's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -104,7 +107,8 @@ impl<F: Foresee> Plan<F> {
     pub fn cost(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
         let (cores, serving) = (scale.limit.cpu.cores(), f64::from(serving.max(1)));
         let killed = memory_peak(view.seen, OOM_BUMP).is_some_and(|needed| needed > scale.limit.memory.0);
-        let miss = self.estimate.miss(&view.target.slo, cores, serving, rate);
+        // What cannot be served at all weighs more than a miss, but one such step must not outweigh all others.
+        let miss = self.estimate.miss(&view.target.slo, cores, serving, rate).min(MOST_MISS);
         let gib = scale.limit.memory.as_mebi() / 1024.0;
         f64::from(scale.replicas) * (cores * reserved(view.seen) + GIB_IN_CORES * gib)
             + self.options.price * if killed { miss.max(1.0) } else { miss }

@@ -137,6 +137,3 @@ impl Policy for Residual {
         self.shadow = Shadow::default();
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -10,6 +10,7 @@ mod loop_order;
 mod membership;
 mod pause;
 mod recording;
+mod residual;
 mod scarcity;
 mod serving;
 mod support;

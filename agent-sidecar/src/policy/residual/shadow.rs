@@ -13,6 +13,8 @@ use crate::policy::outlook::NEAR;
 
 /// How much of the rolling scores the newest step is: about half an hour of 15 s.
 const FOLLOW: f64 = 0.01;
+/// Wishes that are not scored, while the base gets to know its workload.
+const SETTLING: u32 = 20;
 /// Wishes that must have been scored before anybody but the base may act.
 const LEAST: u32 = 40;
 /// The part of the cost by which the correction must be cheaper.
@@ -36,6 +38,7 @@ pub struct Shadow {
     pending: VecDeque<Pending>,
     scores: [f64; 2],
     scored: u32,
+    skipped: u32,
 }
 
 impl Shadow {
@@ -65,6 +68,10 @@ impl Shadow {
             }
         }
         while let Some(done) = self.pending.pop_front_if(|oldest| oldest.age >= NEAR) {
+            if self.skipped < SETTLING {
+                self.skipped += 1;
+                continue;
+            }
             self.scored = self.scored.saturating_add(1);
             let share = FOLLOW.max(1.0 / f64::from(self.scored));
             for (score, cost) in self.scores.iter_mut().zip(done.costs) {
