@@ -34,8 +34,6 @@ const TENANTS: usize = 12;
 /// Held-out loads, with how many times the usual arrivals come: the usual ones of Azure's functions are, for minutes,
 /// several times what the cluster can do, and less than that is a question of who yields, not of sizes.
 const LOADS: [(Preset, f64); 2] = [(Preset::Diurnal, 1.0), (Preset::AzureFunctions, 0.3)];
-/// Discounts that are tried: the preset's, and one for which a correction is over when the plan decides anew.
-const GAMMAS: [f32; 2] = [0.9, 0.5];
 const DEMANDS: [f64; 4] = [0.6, 0.8, 1.0, 1.2];
 
 fn plan(network: &Arc<Network>, price: f64, tune: bool) -> Result<Box<dyn Base>, Error> {
@@ -101,8 +99,7 @@ fn main() -> Result<(), Error> {
     println!("seed load policy windows% requests% cores GiB");
     for seed in first..=last {
         let begun = Instant::now();
-        let configs = GAMMAS.map(|gamma| Config { gamma, ..Config::residual() });
-        let corrections = configs.map(|config| trained(&network, &config, seed, iterations).map(Arc::new));
+        let corrections = Arc::new(trained(&network, &Config::residual(), seed, iterations)?);
         println!("  seed {seed}: trained in {:.0} s", begun.elapsed().as_secs_f64());
         for (load, demand) in LOADS {
             let scenario = Scenario::new(TENANTS, 2 * DAY_STEPS)?.with_load(load).with_model(model);
@@ -115,20 +112,17 @@ fn main() -> Result<(), Error> {
             };
             let base = || plan(&network, Options::default().price, true);
             say("plan", played(&scenario, day, base)?.0);
-            for (gamma, corrections) in GAMMAS.iter().zip(&corrections) {
-                let Ok(corrections) = corrections else { continue };
-                let ungated = || Ok(Ppo::serving(corrections.clone()).on(base()?));
-                say(&format!("ungated-{gamma}"), played(&scenario, day, ungated)?.0);
-                let gated = || Ok(Residual::new(corrections.clone(), base()?)?);
-                let (figures, mut fleet) = played(&scenario, day, gated)?;
-                say(&format!("gated-{gamma}"), figures);
-                let shadow =
-                    |(_, agent): (usize, &mut Agent<Tenant, Nobody, Residual>)| agent.policy_mut().shadow().clone();
-                let shadows: Vec<_> = fleet.agents_mut().map(shadow).collect();
-                let acting = shadows.iter().filter(|shadow| shadow.acts()).count();
-                let scores = [0, 1].map(|of| shadows.iter().map(|shadow| shadow.scores()[of]).sum::<f64>());
-                println!("  {acting} of {TENANTS} act at the end; scores {:.2} and {:.2}", scores[0], scores[1]);
-            }
+            let ungated = || Ok(Ppo::serving(corrections.clone()).on(base()?));
+            say("ungated", played(&scenario, day, ungated)?.0);
+            let gated = || Ok(Residual::new(corrections.clone(), base()?)?);
+            let (figures, mut fleet) = played(&scenario, day, gated)?;
+            say("gated", figures);
+            let shadow =
+                |(_, agent): (usize, &mut Agent<Tenant, Nobody, Residual>)| agent.policy_mut().shadow().clone();
+            let shadows: Vec<_> = fleet.agents_mut().map(shadow).collect();
+            let acting = shadows.iter().filter(|shadow| shadow.acts()).count();
+            let scores = [0, 1].map(|of| shadows.iter().map(|shadow| shadow.scores()[of]).sum::<f64>());
+            println!("  {acting} of {TENANTS} act at the end; scores {:.2} and {:.2}", scores[0], scores[1]);
         }
     }
     Ok(())
