@@ -211,7 +211,7 @@ impl Config {
             learning_rate: 1e-3,
             entropy: 0.003,
             horizon: 120,
-            minibatch: 240,
+            minibatch: 480,
             ..Self::preset_default()
         }
     }

@@ -28,9 +28,6 @@ const CPU_FACTOR: f64 = 1.25;
 const MEMORY_FACTOR: f64 = 1.2;
 /// How full the fullest replica of late may be after a step down.
 const FULLEST: f64 = 0.9;
-/// Steps for which a correction of another policy's wish stays: a percentile is about the least that a window had, so one
-/// that lasts for a single step changes nothing that anybody could learn from.
-const STAYS: u32 = 4;
 /// Share of the replicas that one horizontal step moves; at least one replica.
 const REPLICA_SHARE: f64 = 0.2;
 
@@ -79,8 +76,6 @@ pub struct Ppo {
     base: Option<Box<dyn Base>>,
     /// What the base wished for last.
     unmoved: Option<Decision>,
-    /// The correction that is in force, and for how many more steps.
-    correction: Option<(Choice, u32)>,
     /// Explores by sampling when there is one; serves the best action otherwise.
     explorer: Option<ChaCha8Rng>,
     features: Features,
@@ -101,8 +96,7 @@ struct Record {
     own: Vec<f32>,
     team: Vec<Option<f32>>,
     lag: usize,
-    /// Rewards that the last decision has brought so far: more than one where agents wait for their turn, or where a
-    /// correction stays.
+    /// Rewards that the last decision has brought so far: more than one where agents wait for their turn.
     rewards: u32,
 }
 
@@ -123,7 +117,6 @@ impl Ppo {
             network,
             base: None,
             unmoved: None,
-            correction: None,
             explorer: None,
             features: Features::default(),
             scratch: ActScratch::default(),
@@ -258,13 +251,6 @@ impl Policy for Ppo {
             // To leave the other policy's wish as it is, is always right.
             mask.iter_mut().skip(1).step_by(3).for_each(|stay| *stay = true);
         }
-        if let Some(wish) = base
-            && let Some((choice, left @ 1..)) = self.correction
-            && !view.paused
-        {
-            self.correction = Some((choice, left - 1));
-            return Ok(levers.corrected(&view.target.bounds, &wish, choice.actions(), &mask));
-        }
         let mode = self.explorer.as_mut().map_or(Mode::Greedy, Mode::Sample);
         let choice = self.network.act(&observation, Some(&mask), mode, &mut self.scratch)?;
         if view.paused {
@@ -285,9 +271,8 @@ impl Policy for Ppo {
             self.record.choices.push(choice);
             self.record.values.push(value);
         }
-        let Some(wish) = base else { return Ok(levers.apply(&view.target.bounds, &from, choice.actions())) };
-        self.correction = (!view.paused).then_some((choice, STAYS - 1));
-        Ok(levers.corrected(&view.target.bounds, &wish, choice.actions(), &mask))
+        let decision = levers.apply(&view.target.bounds, &from, choice.actions());
+        Ok(Decision { request: base.and_then(|wish| wish.request), ..decision })
     }
 
     fn feedback(&mut self, feedback: Feedback) -> Result<(), crate::Error> {
@@ -302,7 +287,7 @@ impl Policy for Ppo {
             if let Some(slot) = row.and_then(|row| record.team.get_mut(row)) {
                 *slot = feedback.team.map(|team| team as f32);
             }
-        } else if (self.base.is_some() || self.network.config().turns == Turns::One)
+        } else if self.network.config().turns == Turns::One
             && let Some(own) = record.own.last_mut()
         {
             record.rewards += 1;
@@ -321,7 +306,7 @@ impl Policy for Ppo {
         if let Some(base) = &mut self.base {
             base.reset();
         }
-        (self.unmoved, self.correction) = (None, None);
+        self.unmoved = None;
         self.features = Features::default();
         self.record = Record::default();
     }
@@ -382,18 +367,6 @@ impl Levers {
         *stay &= !(killed && *up);
         *cpu_up &= seen.pending == 0;
         *out &= seen.pending == 0;
-    }
-
-    /// Another policy's wish, moved where the mask is open.
-    fn corrected(self, bounds: &Bounds, wish: &Decision, actions: &[u8], mask: &[bool]) -> Decision {
-        let mut directions = self.directions(actions);
-        for (direction, open) in directions.iter_mut().zip(mask.chunks(3)) {
-            let at = usize::try_from(*direction + 1).unwrap_or(1);
-            if !open.get(at).copied().unwrap_or(false) {
-                *direction = 0;
-            }
-        }
-        Decision { scale: moved(bounds, &wish.scale, directions), ..*wish }
     }
 
     fn apply(self, bounds: &Bounds, current: &Scale, actions: &[u8]) -> Decision {
