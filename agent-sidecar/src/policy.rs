@@ -24,6 +24,7 @@ pub mod planned;
 pub mod ppo;
 pub mod reactive;
 mod recent;
+pub mod residual;
 pub mod rules;
 pub mod vpa;
 

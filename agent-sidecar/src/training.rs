@@ -17,7 +17,10 @@ use crate::{
     Error,
     fleet::{Fleet, tenant_name},
     link::Link,
-    policy::ppo::{self, Episode, Ppo},
+    policy::{
+        ppo::{self, Episode, Ppo},
+        residual::{self, Base},
+    },
 };
 
 mod episode;
@@ -41,6 +44,9 @@ pub struct Progress {
     pub cores: f64,
 }
 
+/// Gives the agent at a place the policy that its network corrects.
+pub type Bases = Arc<dyn Fn(usize) -> Result<Box<dyn Base>, Error> + Send + Sync>;
+
 /// Learners over a set of training clusters.
 pub struct Trainer<L> {
     scenario: Scenario,
@@ -59,6 +65,10 @@ pub struct Trainer<L> {
     threads: NonZero<usize>,
     /// Shapes of the load that clusters take in turn; none leaves the scenario's own.
     loads: Vec<Preset>,
+    /// How many times the usual arrivals come, in turn; none leaves the scenario's own.
+    demands: Vec<f64>,
+    /// What the networks correct, where they correct something.
+    corrected: Option<Bases>,
 }
 
 /// What training goes on from, besides its settings: checkpoints of the learners and of the base models.
@@ -82,8 +92,35 @@ impl<L: Link> Trainer<L> {
         pools: &[PoolName],
         link: impl FnMut(usize) -> L,
     ) -> Result<Self, Error> {
+        Self::built(None, config, scenario, seed, pools, link)
+    }
+
+    /// The same for networks that correct other policies' wishes; they start by leaving those as they are.
+    pub fn on(
+        bases: Bases,
+        config: Config,
+        scenario: &Scenario,
+        seed: u64,
+        pools: &[PoolName],
+        link: impl FnMut(usize) -> L,
+    ) -> Result<Self, Error> {
+        Self::built(Some(bases), config, scenario, seed, pools, link)
+    }
+
+    fn built(
+        corrected: Option<Bases>,
+        config: Config,
+        scenario: &Scenario,
+        seed: u64,
+        pools: &[PoolName],
+        link: impl FnMut(usize) -> L,
+    ) -> Result<Self, Error> {
         config.validate()?;
         ppo::check(&config)?;
+        if ppo::is_residual(&config) != corrected.is_some() {
+            let bound = "that of the preset `residual` exactly where there is a policy to correct";
+            return Err(Invalid::new("observation", config.observation, bound).into());
+        }
         if pools.len() != config.environments {
             return Err(
                 Invalid::new("pools", pools.len(), format!("{}, one an environment", config.environments)).into()
@@ -103,6 +140,8 @@ impl<L: Link> Trainer<L> {
             iteration: 0,
             threads,
             loads: Vec::new(),
+            demands: Vec::new(),
+            corrected,
         };
         trainer.restart(scenario, link)?;
         Ok(trainer)
@@ -120,6 +159,13 @@ impl<L: Link> Trainer<L> {
     pub fn with_loads(mut self, loads: Vec<Preset>) -> Self {
         self.loads = loads;
         self
+    }
+
+    /// The same trainer with several multiples of the usual arrivals, which clusters take in turn as they do loads.
+    pub fn with_demands(mut self, demands: Vec<f64>) -> Result<Self, Invalid> {
+        demands.iter().try_for_each(|times| self.scenario.clone().with_demand(*times).map(drop))?;
+        self.demands = demands;
+        Ok(self)
     }
 
     /// All agents leave, and those of a scenario join: the same ones with their networks, newcomers from their category's
@@ -141,7 +187,12 @@ impl<L: Link> Trainer<L> {
             let shape = self.config.reward;
             fleets.push(Fleet::new(&self.scenario, seed, Start::Random, pool.clone(), shape, |place, _| {
                 let network = networks[self.index(place)].clone();
-                Ok((link(place), Ppo::exploring(network, mix(seed, place as u64))))
+                let policy = Ppo::exploring(network, mix(seed, place as u64));
+                let policy = match &self.corrected {
+                    Some(bases) => policy.on(bases(place)?),
+                    None => policy,
+                };
+                Ok((link(place), policy))
             })?);
         }
         self.fleets = fleets;
@@ -151,7 +202,13 @@ impl<L: Link> Trainer<L> {
     /// As many learners as the sharing and the places ask for; those that exist stay.
     fn enrol(&mut self) -> Result<(), Error> {
         let (config, seed) = (&self.config, self.seed);
-        let fresh = |index: usize| Learner::new(config.clone(), mix(seed, NETWORKS + index as u64));
+        let fresh = |index: usize| -> Result<Learner, Error> {
+            let seed = mix(seed, NETWORKS + index as u64);
+            if ppo::is_residual(config) {
+                return Ok(Learner::from_network(residual::untrained(config.clone(), seed)?, seed));
+            }
+            Ok(Learner::new(config.clone(), seed)?)
+        };
         let wanted = match config.sharing {
             Sharing::Pool => 1,
             Sharing::Category => Category::ALL.len(),
@@ -182,6 +239,17 @@ impl<L: Link> Trainer<L> {
         }
     }
 
+    /// What clusters take in turn: every load with every demand.
+    fn scenarios(&self) -> Result<Vec<Scenario>, Invalid> {
+        let loads = self.loads.iter().map(|load| self.scenario.clone().with_load(*load));
+        let loads: Vec<_> = if self.loads.is_empty() { vec![self.scenario.clone()] } else { loads.collect() };
+        if self.demands.is_empty() {
+            return Ok(loads);
+        }
+        let every = self.demands.iter().flat_map(|times| loads.iter().map(|load| load.clone().with_demand(*times)));
+        every.collect()
+    }
+
     /// One episode on every cluster and one update; `share` is how much of the training is done, within [0, 1].
     pub fn iterate(&mut self, share: f32) -> Result<Progress, Error> {
         let (seed, iteration) = (self.seed, self.iteration);
@@ -190,8 +258,7 @@ impl<L: Link> Trainer<L> {
             patience: self.config.patience_at(iteration),
             turns: self.config.turns,
         };
-        let loads = self.loads.iter().map(|load| self.scenario.clone().with_load(*load));
-        let scenarios: Vec<_> = if self.loads.is_empty() { vec![self.scenario.clone()] } else { loads.collect() };
+        let scenarios = self.scenarios()?;
         let chunk = self.fleets.len().div_ceil(self.threads.get());
         let tallies = on_threads(self.fleets.chunks_mut(chunk).enumerate(), |(worker, fleets)| {
             let runs = fleets.iter_mut().enumerate().map(|(index, fleet)| {

@@ -5,6 +5,7 @@
 //! published ones, [`Family::Default`] those that measured better (a shorter discount horizon, more inputs, masks instead
 //! of penalties, larger minibatches from several environments). `simppo` names a variant of the default family,
 //! `paper-simppo` the same of the published one; `default` and `paper` name what is shipped and what was published.
+//! `residual` is for a network that corrects the wishes of a plan.
 
 use crate::config::{Activation, AuxiliaryForm, Config, Curriculum, Reward, Sharing, Turns};
 use crate::error::Error;
@@ -114,10 +115,12 @@ impl Config {
         let named = Family::ALL.into_iter().find(|family| family.name() == name);
         let variant = |name: &str| Variant::ALL.into_iter().find(|variant| variant.name() == name);
         let of_paper = name.strip_prefix("paper-").and_then(variant).map(|variant| variant.of(Family::Paper));
-        let config = named.map(Family::base).or(of_paper);
+        let residual = (name == "residual").then(Self::residual);
+        let config = named.map(Family::base).or(of_paper).or(residual);
         config.or_else(|| variant(name).map(|variant| variant.of(Family::Default))).ok_or_else(|| {
             let variants = Variant::ALL.map(Variant::name);
-            let known = format!("default, paper, {0}, or one of the latter after `paper-`", variants.join(", "));
+            let known =
+                format!("default, paper, residual, {0}, or one of the latter after `paper-`", variants.join(", "));
             Error::Preset { name: name.to_owned(), known }
         })
     }
@@ -195,6 +198,21 @@ impl Config {
             horizon: 50,
             environments: 4,
             embedding: 8,
+        }
+    }
+
+    /// A network that moves from a plan's wish: it sees what the plan knows, earns its own reward, and explores little,
+    /// because the plan is good already. Episodes are long enough for the plan to get to know its workload.
+    #[must_use]
+    pub fn residual() -> Self {
+        Self {
+            observation: 21 + 11,
+            embedding: 0,
+            learning_rate: 1e-3,
+            entropy: 0.003,
+            horizon: 120,
+            minibatch: 480,
+            ..Self::preset_default()
         }
     }
 }

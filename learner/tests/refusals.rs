@@ -7,9 +7,11 @@ use meanfield_learner::{
 };
 
 #[test]
-fn both_presets_hold() {
+fn the_presets_hold() {
     Config::paper().validate().unwrap();
     Config::preset_default().validate().unwrap();
+    Config::residual().validate().unwrap();
+    assert_eq!(Config::preset("residual").unwrap(), Config::residual());
     assert_eq!(Config::default(), Config::preset_default());
 }
 

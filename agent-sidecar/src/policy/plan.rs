@@ -46,6 +46,9 @@ const REACH: u32 = 4;
 /// What a window that misses the objective costs unless the operator says otherwise, in cores for that window.
 pub const PRICE: f64 = 100.0;
 
+/// The most misses that a step counts for afterwards.
+const MOST_MISS: f64 = 2.0;
+
 /// The operator's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -70,6 +73,8 @@ pub struct Plan<F> {
     roof: f64,
     /// The highest memory that a replica was seen to need, fading slowly.
     memory: f64,
+    /// What was expected when it last decided.
+    outlook: Option<Outlook>,
 }
 
 impl<F: Foresee> Plan<F> {
@@ -83,7 +88,33 @@ impl<F: Foresee> Plan<F> {
             wanted: VecDeque::new(),
             roof: f64::INFINITY,
             memory: 0.0,
+            outlook: None,
         })
+    }
+
+    /// What it knows about requests.
+    #[must_use]
+    pub fn estimate(&self) -> &Estimate {
+        &self.estimate
+    }
+
+    /// What it expected when it last decided; none before.
+    #[must_use]
+    pub fn outlook(&self) -> Option<&Outlook> {
+        self.outlook.as_ref()
+    }
+
+    /// What a step costs with a scale of which so many replicas serve, at a rate, in cores: what is reserved, and the
+    /// price of a miss as likely as the model says. Memory below what the step in view needed is a sure miss.
+    #[must_use]
+    pub fn cost(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
+        let (cores, serving) = (scale.limit.cpu.cores(), f64::from(serving.max(1)));
+        let killed = memory_peak(view.seen, OOM_BUMP).is_some_and(|needed| needed > scale.limit.memory.0);
+        // What cannot be served at all weighs more than a miss, but one such step must not outweigh all others.
+        let miss = self.estimate.miss(&view.target.slo, cores, serving, rate).min(MOST_MISS);
+        let gib = scale.limit.memory.as_mebi() / 1024.0;
+        f64::from(scale.replicas) * (cores * reserved(view.seen) + GIB_IN_CORES * gib)
+            + self.options.price * if killed { miss.max(1.0) } else { miss }
     }
 
     fn memory(&mut self, seen: &Observation) -> Bytes {
@@ -132,8 +163,7 @@ impl<F: Foresee> Plan<F> {
         memory: Bytes,
     ) -> (MilliCores, f64) {
         let (seen, slo, bounds) = (view.seen, &view.target.slo, &view.target.bounds);
-        // What is reserved of a limit, by the rule that is in force.
-        let reserved = (seen.request.cpu.0 as f64 / (seen.scale.limit.cpu.0 as f64).max(1.0)).clamp(0.01, 1.0);
+        let reserved = reserved(seen);
         let (count, serving) = (f64::from(replicas), f64::from(serving.max(1)));
         let waiting = if seen.seconds > 0.0 { seen.backlog / seen.seconds } else { 0.0 };
         let gib = memory.as_mebi() / 1024.0;
@@ -164,6 +194,11 @@ impl<F: Foresee> Plan<F> {
     }
 }
 
+/// What is reserved of a limit, by the rule that is in force.
+fn reserved(seen: &Observation) -> f64 {
+    (seen.request.cpu.0 as f64 / (seen.scale.limit.cpu.0 as f64).max(1.0)).clamp(0.01, 1.0)
+}
+
 impl<F: Foresee> Policy for Plan<F> {
     fn name(&self) -> &'static str {
         self.foresee.name()
@@ -174,7 +209,8 @@ impl<F: Foresee> Policy for Plan<F> {
         self.estimate.learn(seen, &view.target.slo);
         self.learn_roof(seen);
         let memory = self.memory(seen);
-        let Outlook { next, ahead } = self.foresee.outlook(seen.arrival_rate, seen.seconds);
+        let outlook = self.foresee.outlook(seen.arrival_rate, seen.seconds);
+        let Outlook { next, ahead } = *self.outlook.insert(outlook);
         if self.estimate.cpu().is_none() {
             // Nothing is known about requests yet: what the operator started with stays.
             return Ok(Decision::wish(view.target.bounds.clamp(&seen.scale)));
@@ -195,5 +231,6 @@ impl<F: Foresee> Policy for Plan<F> {
         self.wanted.clear();
         self.roof = f64::INFINITY;
         self.memory = 0.0;
+        self.outlook = None;
     }
 }

@@ -1,5 +1,6 @@
 //! PPO as a policy: a network decides, and what came of it is recorded for the learner.
 //!
+//! Its levers move a step from the scale that is there, or, [on](Ppo::on) another policy, from what that one wishes for.
 //! The policy only holds a network and its own trajectory. Whoever trains (see [`crate::training`]) takes finished
 //! trajectories away and hands new networks in, so that one network can learn from the experience of many agents.
 
@@ -18,6 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{
     Decision, Feedback, Policy, View,
     features::{self, Features},
+    residual::{self, Base},
 };
 
 /// Factor of one vertical CPU step.
@@ -30,13 +32,18 @@ const FULLEST: f64 = 0.9;
 const REPLICA_SHARE: f64 = 0.2;
 
 /// Whether a configuration fits the inputs and levers that this policy has: the seven numbers of l or the longer list
-/// of [`features`], then g where the actor sees it, then the embedding.
+/// of [`features`], with what another policy knows where it moves from that one's wish, then g where the actor sees it,
+/// then the embedding.
 pub fn check(config: &Config) -> Result<(), Invalid> {
     let (own, width) = (own_inputs(config), config.auxiliary_layout().width());
-    if own != 7 && own != features::SIZE {
+    let residual = features::SIZE + residual::KNOWN;
+    if ![7, features::SIZE, residual].contains(&own) {
         let more = config.observation - own;
-        let bound = format!("7 or {} plus {more} of embedding and g", features::SIZE);
+        let bound = format!("7, {} or {residual} plus {more} of embedding and g", features::SIZE);
         return Err(Invalid::new("observation", config.observation, bound));
+    }
+    if is_residual(config) && config.heads != [3, 3, 3] {
+        return Err(Invalid::new("heads", format!("{:?}", config.heads), "[3, 3, 3] on another policy"));
     }
     let with_headroom = width + scarcity::FEATURES;
     if ![0, width, with_headroom].contains(&config.auxiliary) {
@@ -55,10 +62,20 @@ fn own_inputs(config: &Config) -> usize {
     config.observation.saturating_sub(config.embedding + g)
 }
 
+/// Whether a network of this configuration moves from another policy's wish.
+#[must_use]
+pub fn is_residual(config: &Config) -> bool {
+    own_inputs(config) == features::SIZE + residual::KNOWN
+}
+
 /// The policy.
 #[derive(Debug)]
 pub struct Ppo {
     network: Arc<ActorCritic>,
+    /// From whose wish the levers move; from the scale that is there without one.
+    base: Option<Box<dyn Base>>,
+    /// What the base wished for last.
+    unmoved: Option<Decision>,
     /// Explores by sampling when there is one; serves the best action otherwise.
     explorer: Option<ChaCha8Rng>,
     features: Features,
@@ -98,6 +115,8 @@ impl Ppo {
     pub fn serving(network: Arc<ActorCritic>) -> Self {
         Self {
             network,
+            base: None,
+            unmoved: None,
             explorer: None,
             features: Features::default(),
             scratch: ActScratch::default(),
@@ -116,6 +135,25 @@ impl Ppo {
     #[must_use]
     pub fn exploring(network: Arc<ActorCritic>, seed: u64) -> Self {
         Self { explorer: Some(ChaCha8Rng::seed_from_u64(seed)), ..Self::serving(network) }
+    }
+
+    /// The same network, moving a step from what another policy wishes for. The network must be made for it
+    /// ([`is_residual`]).
+    #[must_use]
+    pub fn on(self, base: Box<dyn Base>) -> Self {
+        Self { base: Some(base), ..self }
+    }
+
+    /// From whose wish it moves.
+    #[must_use]
+    pub fn base(&self) -> Option<&dyn Base> {
+        self.base.as_deref()
+    }
+
+    /// What that policy wished for last.
+    #[must_use]
+    pub fn unmoved(&self) -> Option<Decision> {
+        self.unmoved
     }
 
     /// Replaces the network. What was recorded for one of another configuration is forgotten.
@@ -168,13 +206,17 @@ impl Ppo {
         Ok(Some(Episode { segment, bootstrap }))
     }
 
-    fn observation(&mut self, view: &View<'_>) -> Vec<f32> {
+    /// What the network sees; `from` is the scale that it moves from.
+    fn observation(&mut self, view: &View<'_>, from: &Scale) -> Vec<f32> {
         let config = self.network.config();
         let mut observation = Vec::with_capacity(config.observation);
-        if own_inputs(config) == features::SIZE {
+        if own_inputs(config) >= features::SIZE {
             observation.extend_from_slice(&self.features.next(view));
         } else {
             observation.extend_from_slice(&view.state.features());
+        }
+        if let Some(base) = self.base.as_ref().filter(|_| is_residual(config)) {
+            observation.extend_from_slice(&base.known(view, from));
         }
         if config.auxiliary_in_actor {
             observation.extend(view.auxiliary.inputs(&config.auxiliary_layout()));
@@ -187,18 +229,28 @@ impl Ppo {
 
 impl Policy for Ppo {
     fn name(&self) -> &'static str {
-        "ppo"
+        if self.base.is_some() { "residual-ungated" } else { "ppo" }
     }
 
     fn decide(&mut self, view: &View<'_>) -> Result<Decision, crate::Error> {
-        let observation = self.observation(view);
+        if self.base.is_some() != is_residual(self.network.config()) {
+            let bound = "a network for a policy to move from exactly where there is one";
+            return Err(Invalid::new("observation", self.network.config().observation, bound).into());
+        }
+        let base = self.base.as_mut().map(|base| base.decide(view)).transpose()?;
+        self.unmoved = base;
+        let from = base.map_or(view.seen.scale, |wish| wish.scale);
+        let observation = self.observation(view, &from);
         if self.holding && !view.paused {
             return Ok(Decision::wish(view.seen.scale));
         }
         let levers = Levers::of(self.network.config());
-        let current = view.seen.scale;
-        let mut mask = levers.legal(&view.target.bounds, &current);
-        levers.close_hopeless(&mut mask, view.seen, self.features.fullest());
+        let mut mask = levers.legal(&view.target.bounds, &from);
+        levers.close_hopeless(&mut mask, view.seen, &from, self.features.fullest());
+        if base.is_some() {
+            // To leave the other policy's wish as it is, is always right.
+            mask.iter_mut().skip(1).step_by(3).for_each(|stay| *stay = true);
+        }
         let mode = self.explorer.as_mut().map_or(Mode::Greedy, Mode::Sample);
         let choice = self.network.act(&observation, Some(&mask), mode, &mut self.scratch)?;
         if view.paused {
@@ -219,7 +271,8 @@ impl Policy for Ppo {
             self.record.choices.push(choice);
             self.record.values.push(value);
         }
-        Ok(levers.apply(&view.target.bounds, &current, choice.actions()))
+        let decision = levers.apply(&view.target.bounds, &from, choice.actions());
+        Ok(Decision { request: base.and_then(|wish| wish.request), ..decision })
     }
 
     fn feedback(&mut self, feedback: Feedback) -> Result<(), crate::Error> {
@@ -250,6 +303,10 @@ impl Policy for Ppo {
     }
 
     fn reset(&mut self) {
+        if let Some(base) = &mut self.base {
+            base.reset();
+        }
+        self.unmoved = None;
         self.features = Features::default();
         self.record = Record::default();
     }
@@ -302,10 +359,10 @@ impl Levers {
     ///
     /// Less memory gets replicas killed while the fullest one of late would hardly fit; right after a kill only more of
     /// it helps. And while replicas wait for a node, neither more nor larger ones will find one.
-    fn close_hopeless(self, mask: &mut [bool], seen: &Observation, fullest: f64) {
+    fn close_hopeless(self, mask: &mut [bool], seen: &Observation, from: &Scale, fullest: f64) {
         let (Self::Three, [_, _, cpu_up, down, stay, up, _, _, out]) = (self, mask) else { return };
         let killed = seen.oom_kills > 0;
-        let smaller = seen.scale.limit.memory.0 as f64 / MEMORY_FACTOR;
+        let smaller = from.limit.memory.0 as f64 / MEMORY_FACTOR;
         *down &= !killed && fullest < FULLEST * smaller;
         *stay &= !(killed && *up);
         *cpu_up &= seen.pending == 0;

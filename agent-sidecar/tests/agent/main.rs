@@ -11,6 +11,7 @@ mod membership;
 mod pause;
 mod plan;
 mod recording;
+mod residual;
 mod scarcity;
 mod serving;
 mod support;

@@ -107,7 +107,7 @@ fn memory_goes_up_after_a_kill_and_never_below_what_was_used() {
     let mask = |oom_kills, share: f64| {
         let seen = Observation { oom_kills, ..Observation::default() };
         let mut mask = vec![true; 9];
-        Levers::Three.close_hopeless(&mut mask, &seen, share * seen.scale.limit.memory.0 as f64);
+        Levers::Three.close_hopeless(&mut mask, &seen, &seen.scale, share * seen.scale.limit.memory.0 as f64);
         assert!(mask[..3].iter().chain(&mask[6..]).all(|open| *open), "the other levers are free");
         [mask[3], mask[4], mask[5]]
     };
@@ -117,13 +117,14 @@ fn memory_goes_up_after_a_kill_and_never_below_what_was_used() {
     // At the upper bound there is no more to be had, and something must stay open.
     let seen = Observation { oom_kills: 1, ..Observation::default() };
     let mut top = [[true, true, true], [true, true, false], [true, true, true]].concat();
-    Levers::Three.close_hopeless(&mut top, &seen, 0.0);
+    Levers::Three.close_hopeless(&mut top, &seen, &seen.scale, 0.0);
     assert_eq!(top[3..6], [false, true, false]);
 }
 
 #[test]
 fn what_finds_no_node_is_not_asked_for_again() {
     let mut mask = vec![true; 9];
-    Levers::Three.close_hopeless(&mut mask, &Observation { pending: 1, ..Observation::default() }, 0.0);
+    let waiting = Observation { pending: 1, ..Observation::default() };
+    Levers::Three.close_hopeless(&mut mask, &waiting, &waiting.scale, 0.0);
     assert_eq!(mask, [[true, true, false], [true, true, true], [true, true, false]].concat());
 }
