@@ -70,7 +70,7 @@ fn bad_settings_are_named() {
         ("team_share", "0.5", Config { team_share: 0.5, turns: Turns::One, ..sized() }),
         ("auxiliary", "12", Config { auxiliary_in_actor: true, ..sized() }),
         ("curriculum.first", "60", Config { curriculum: Some(Curriculum { first: 60, ..LESSONS }), ..sized() }),
-        ("curriculum.to", "0", Config { curriculum: Some(Curriculum { from: 9, to: 8, ..LESSONS }), ..sized() }),
+        ("curriculum.to", "8", Config { curriculum: Some(Curriculum { from: 9, to: 8, ..LESSONS }), ..sized() }),
         ("reward.alpha", "7", Config { reward: Reward::Paper { alpha: 7.0 }, ..sized() }),
         ("embedding", "25", Config { embedding: 25, ..sized() }),
     ];
