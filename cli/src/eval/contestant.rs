@@ -212,7 +212,7 @@ impl Contestant {
         match (self.kind.settings(), self.tuned) {
             (_, true) => format!("{}, tuned", self.kind.label()),
             (None, false) => self.kind.label().to_owned(),
-            (Some((default, _)), false) => format!("{} ({default})", self.kind.label()),
+            (Some(_), false) => format!("{} ({})", self.kind.label(), self.setting(0).target),
         }
     }
 }
