@@ -105,6 +105,7 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> 
             .configure_mesh()
             .x_desc(x)
             .y_desc(y)
+            .y_label_formatter(&|share| short(*share))
             .axis_desc_style(("sans-serif", 16))
             .label_style(("sans-serif", 14))
             .light_line_style(WHITE)
@@ -124,6 +125,12 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> 
         root.present().map_err(|error| fail(&error))?;
     }
     Ok(svg)
+}
+
+/// A tick of a logarithmic axis without the noise of its rounding.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Lines of points from left to right on a logarithmic vertical axis, named beside it.
@@ -152,6 +159,7 @@ pub fn frontier(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> anyhow::Resul
             .configure_mesh()
             .x_desc("cores reserved")
             .y_desc("windows that miss the SLO, %")
+            .y_label_formatter(&|share| short(*share))
             .axis_desc_style(("sans-serif", 16))
             .label_style(("sans-serif", 14))
             .light_line_style(WHITE)
