@@ -29,6 +29,9 @@ pub struct Verdict {
 const FASTEST: f64 = 2.0;
 /// Replicas that may always be added in one step, as Kubernetes' own default has it; and one may always be taken away.
 const ALWAYS: u64 = 4;
+/// Milli-cores of a replica that may always be added in one step: an idle workload's limit is small, and doubling it
+/// step by step would come minutes after the crowd.
+const ALWAYS_CPU: u64 = 2000;
 
 /// What of `wish` may be carried out from `current`.
 #[must_use]
@@ -42,7 +45,7 @@ pub fn check(bounds: &Bounds, current: &Scale, wish: &Scale) -> Verdict {
     let slowed = Scale {
         replicas: u32::try_from(slow(current.replicas.into(), legal.replicas.into(), ALWAYS)).unwrap_or(u32::MAX),
         limit: Resources {
-            cpu: MilliCores(slow(current.limit.cpu.0, legal.limit.cpu.0, 1)),
+            cpu: MilliCores(slow(current.limit.cpu.0, legal.limit.cpu.0, ALWAYS_CPU)),
             memory: Bytes(slow(current.limit.memory.0, legal.limit.memory.0, 1)),
         },
     };

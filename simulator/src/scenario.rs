@@ -8,7 +8,7 @@ use meanfield_common::{
     scarcity::Weight,
     slo::Slo,
 };
-use meanfield_traces::synth::Preset;
+use meanfield_traces::{synth::Preset, trace::Trace};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -36,6 +36,16 @@ const COMMON: usize = 1 << 32;
 /// The part of its mean rate that a batch job has to complete.
 const BATCH: f64 = 0.8;
 
+/// The usual limits over requests.
+const OVERCOMMIT: f64 = 1.5;
+
+/// Arrivals whose highest step is more than so many times their mean are drawn again: a workload for which no node is
+/// large enough says nothing about who scales it.
+pub const TALLEST: f64 = 10.0;
+
+/// How often they are.
+const DRAWS: usize = 100;
+
 /// Nodes for so many tenants.
 const NODES_PER_TENANTS: (usize, usize) = (5, 12);
 
@@ -47,9 +57,11 @@ pub struct Scenario {
     workloads: Vec<Arc<Workload>>,
     tenants: usize,
     steps: usize,
-    load: Preset,
+    load: Load,
     model: Model,
     sharing: Sharing,
+    /// Limits over requests.
+    overcommit: f64,
     /// How many times the usual arrivals come.
     demand: f64,
     /// Weights of the tenants in turn.
@@ -58,6 +70,14 @@ pub struct Scenario {
     batch: Option<usize>,
     /// How many times higher everybody's arrivals are in a common burst.
     bursts: Option<f64>,
+}
+
+/// Where arrivals come from.
+#[derive(Debug, Clone, PartialEq)]
+enum Load {
+    Made(Preset),
+    /// Each tenant gets one of these, from a moment of its own on.
+    Recorded(Arc<[Trace]>),
 }
 
 /// How tenants are sized when an episode starts.
@@ -88,9 +108,10 @@ impl Scenario {
             workloads: workloads.to_vec(),
             tenants,
             steps,
-            load: Preset::Diurnal,
+            load: Load::Made(Preset::Diurnal),
             model: Model::Fluid,
             sharing: Sharing::default(),
+            overcommit: OVERCOMMIT,
             demand: 1.0,
             weights: vec![Weight::default()],
             batch: None,
@@ -102,7 +123,25 @@ impl Scenario {
     /// The same under another shape of load.
     #[must_use]
     pub fn with_load(self, load: Preset) -> Self {
-        Self { load, ..self }
+        Self { load: Load::Made(load), ..self }
+    }
+
+    /// The same with recorded arrivals: each tenant gets one of them, scaled to its own mean rate, from a moment of its
+    /// own on, and over again when it ends.
+    pub fn with_recorded(self, traces: Arc<[Trace]>) -> Result<Self, Invalid> {
+        if traces.is_empty() {
+            return Err(Invalid::new("traces", 0, "at least 1"));
+        }
+        for trace in traces.iter() {
+            within("mean rate", trace.mean_rate(), f64::MIN_POSITIVE, f64::MAX)?;
+            within("seconds", trace.seconds(), STEP_SECONDS, f64::MAX)?;
+        }
+        Ok(Self { load: Load::Recorded(traces), ..self })
+    }
+
+    /// The same with limits of so many times the requests.
+    pub fn with_overcommit(self, times: f64) -> Result<Self, Invalid> {
+        Ok(Self { overcommit: within("overcommit", times, 1.0, 100.0)?, ..self })
     }
 
     /// The same with arrivals for so many steps.
@@ -128,6 +167,14 @@ impl Scenario {
     /// The same with so many times the usual arrivals, on the same nodes.
     pub fn with_demand(self, times: f64) -> Result<Self, Invalid> {
         Ok(Self { demand: within("demand", times, 1e-3, 1e3)?, ..self })
+    }
+
+    /// The same with so many arrivals that the highest demand under a seed, over all cores, is this: somebody chose the
+    /// nodes for the load.
+    pub fn with_peak(self, peak: f64, seed: u64) -> Result<Self, Invalid> {
+        let plain = self.with_demand(1.0)?;
+        let usual = plain.pressure(seed)?.0;
+        plain.with_demand(peak / usual)
     }
 
     /// The same with these weights, given to the tenants in turn.
@@ -207,15 +254,14 @@ impl Scenario {
         let (nodes, tenants) = NODES_PER_TENANTS;
         let count = (self.tenants * nodes).div_ceil(tenants);
         let (model, sharing) = (self.model, self.sharing);
-        Spec { model, sharing, ..Spec::new(vec![node; count], STEP_SECONDS, 1.5) }
+        Spec { model, sharing, ..Spec::new(vec![node; count], STEP_SECONDS, self.overcommit) }
     }
 
     /// The tenant at a place, with arrivals drawn from a seed.
     pub fn tenant(&self, place: usize, seed: u64, start: Start) -> Result<TenantSpec, Invalid> {
         let workload = self.workloads[place % self.workloads.len()].clone();
         let mut rng = stream(seed, place);
-        let mut arrivals =
-            self.load.generate_with_day(workload.mean_rate(), self.steps, STEP_SECONDS, DAY_SECONDS, &mut rng);
+        let mut arrivals = self.arrivals(workload.mean_rate(), &mut rng)?;
         let bounds = bounds(&workload)?;
         let scale = bounds.clamp(&match start {
             Start::Sized => sized(&workload, 2.0, 1500),
@@ -231,6 +277,28 @@ impl Scenario {
             arrivals.iter_mut().zip(common).for_each(|(rate, times)| *rate *= self.demand * times);
         }
         Ok(TenantSpec { workload, changes: Vec::new(), slo, bounds, scale, arrivals: Arc::from(arrivals) })
+    }
+
+    /// Arrivals around a mean rate.
+    fn arrivals(&self, mean: f64, rng: &mut ChaCha8Rng) -> Result<Vec<f64>, Invalid> {
+        match &self.load {
+            Load::Made(preset) => {
+                let mut drawn = Vec::new();
+                for _ in 0..DRAWS {
+                    drawn = preset.generate_with_day(mean, self.steps, STEP_SECONDS, DAY_SECONDS, rng);
+                    if drawn.iter().copied().fold(0.0, f64::max) <= TALLEST * mean {
+                        break;
+                    }
+                }
+                Ok(drawn)
+            }
+            Load::Recorded(traces) => {
+                let trace = &traces[rng.random_range(0..traces.len())];
+                let rates = trace.scaled(mean / trace.mean_rate())?.rates(STEP_SECONDS, rng.random())?;
+                let from = rng.random_range(0..rates.len());
+                Ok(rates.iter().cycle().skip(from).take(self.steps).copied().collect())
+            }
+        }
     }
 
     /// A running cluster with all its tenants, after one step, so that there is something to observe.

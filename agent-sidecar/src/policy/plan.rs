@@ -7,39 +7,39 @@
 //! which is resized in place, is chosen for the next step with the replicas that are ready.
 
 pub mod estimate;
+mod memory;
 
 use std::collections::VecDeque;
 
 use meanfield_common::{
     invalid::{Invalid, within},
     observation::Observation,
-    resources::{Bytes, MilliCores, Resources, Scale},
+    resources::{MilliCores, Resources, Scale},
 };
 
-use self::estimate::{Estimate, in_force};
+use self::{
+    estimate::{Estimate, in_force},
+    memory::Memory,
+};
 use super::{
     Decision, Policy, View,
     outlook::{Foresee, Outlook, Spread},
-    recent::{memory_peak, push},
+    recent::push,
 };
 use crate::yardstick::GIB_IN_CORES;
 
 /// Steps for which fewer replicas must have been enough before some are stopped: five minutes of 15 s.
 const STABLE: usize = 20;
-/// What is left of a memory peak after a step: half of it after a day of 15 s.
-const MEMORY_FADE: f64 = 0.999_88;
-/// Room above the memory peak, and growth after a kill.
-const MEMORY_MARGIN: f64 = 1.25;
-const OOM_BUMP: f64 = 1.4;
-/// The part of a limit below which less of it is worth a resize.
-const ENOUGH: f64 = 0.9;
-/// Factor between CPU limits that are compared.
+/// Factors between CPU limits that are compared: to choose one, and to choose how many replicas share one.
 const CPU_STEP: f64 = 1.1;
+const COARSE_STEP: f64 = CPU_STEP * CPU_STEP;
 /// Larger limits are looked at until so many in a row have cost more than the best.
 const WORSE: u32 = 3;
-/// Below this part of what was asked for a resize counts as deferred; that a node is full is forgotten in minutes.
+/// Below this part of what was asked for a resize counts as deferred.
 const DEFERRED: f64 = 0.95;
-const ROOF_FADE: f64 = 1.05;
+/// What is left of the usual request after a step in which nodes had no room for it, at the least, and how fast it comes
+/// back.
+const YIELD: (f64, f64, f64) = (0.7, 0.3, 1.02);
 /// Replicas that one decision may add or take away.
 const REACH: u32 = 4;
 
@@ -69,10 +69,11 @@ pub struct Plan<F> {
     foresee: F,
     estimate: Estimate,
     wanted: VecDeque<u32>,
-    /// Cores that a replica can have where it is, while its node has no room for more.
-    roof: f64,
-    /// The highest memory that a replica was seen to need, fading slowly.
-    memory: f64,
+    /// CPU request over limit by the rule that is in force; none before the first step.
+    share: Option<f64>,
+    /// The part of that request that nodes have room for.
+    room: f64,
+    memory: Memory,
     /// What was expected when it last decided.
     outlook: Option<Outlook>,
 }
@@ -86,8 +87,9 @@ impl<F: Foresee> Plan<F> {
             foresee,
             estimate: Estimate::default(),
             wanted: VecDeque::new(),
-            roof: f64::INFINITY,
-            memory: 0.0,
+            share: None,
+            room: 1.0,
+            memory: Memory::default(),
             outlook: None,
         })
     }
@@ -109,43 +111,32 @@ impl<F: Foresee> Plan<F> {
     #[must_use]
     pub fn cost(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
         let (cores, serving) = (scale.limit.cpu.cores(), f64::from(serving.max(1)));
-        let killed = memory_peak(view.seen, OOM_BUMP).is_some_and(|needed| needed > scale.limit.memory.0);
+        let killed = Memory::too_low(view.seen, scale.limit.memory);
         // What cannot be served at all weighs more than a miss, but one such step must not outweigh all others.
         let miss = self.estimate.miss(&view.target.slo, cores, serving, rate).min(MOST_MISS);
         let gib = scale.limit.memory.as_mebi() / 1024.0;
-        f64::from(scale.replicas) * (cores * reserved(view.seen) + GIB_IN_CORES * gib)
+        f64::from(scale.replicas) * (cores * self.share.unwrap_or(1.0) + GIB_IN_CORES * gib)
             + self.options.price * if killed { miss.max(1.0) } else { miss }
     }
 
-    fn memory(&mut self, seen: &Observation) -> Bytes {
-        self.memory *= MEMORY_FADE;
-        if let Some(peak) = memory_peak(seen, OOM_BUMP) {
-            self.memory = self.memory.max(peak as f64);
+    /// Where a resize is deferred or replicas wait for a node, only the reservation stands in the way: asking for less of
+    /// it, under the same limit, gets both through.
+    fn learn_room(&mut self, seen: &Observation) {
+        if self.room >= 1.0 || self.share.is_none() {
+            self.share = Some((seen.request.cpu.0 as f64 / (seen.scale.limit.cpu.0 as f64).max(1.0)).clamp(0.01, 1.0));
         }
-        if self.memory <= 0.0 {
-            return seen.scale.limit.memory;
-        }
-        let wanted = (self.memory * MEMORY_MARGIN) as u64;
-        let held = seen.scale.limit.memory.0;
-        // A little less is not worth a resize.
-        Bytes(if (held as f64 * ENOUGH..=held as f64).contains(&(wanted as f64)) { held } else { wanted })
-    }
-
-    /// A resize that is not in force by now waits for room on its node: replicas elsewhere are the way to more.
-    fn learn_roof(&mut self, seen: &Observation) {
-        self.roof *= ROOF_FADE;
-        let had = in_force(seen);
-        if seen.ready > 0 && had > 0.0 && had < DEFERRED * seen.scale.limit.cpu.cores() {
-            self.roof = had;
-        }
+        let (part, least, back) = YIELD;
+        let deferred = seen.ready > 0 && in_force(seen) < DEFERRED * seen.scale.limit.cpu.cores();
+        self.room =
+            if deferred || seen.pending > 0 { (part * self.room).max(least) } else { (back * self.room).min(1.0) };
     }
 
     /// Replicas for what comes in the next minute; fewer only when that was enough for a while.
-    fn replicas(&mut self, view: &View<'_>, ahead: &Spread, memory: Bytes) -> u32 {
+    fn replicas(&mut self, view: &View<'_>, ahead: &Spread) -> u32 {
         let (seen, range) = (view.seen, view.target.bounds.replicas());
         let current = seen.scale.replicas;
         let candidates = current.saturating_sub(REACH).max(*range.start())..=(current + REACH).min(*range.end());
-        let cost = |replicas: u32| self.cheapest(view, replicas, replicas, ahead, memory).1;
+        let cost = |replicas: u32| self.cheapest(view, replicas, replicas, ahead, COARSE_STEP).1;
         let best = candidates.map(|replicas| (replicas, cost(replicas))).min_by(|a, b| a.1.total_cmp(&b.1));
         let best = best.map_or(current, |(replicas, _)| replicas);
         push(&mut self.wanted, best, STABLE);
@@ -153,20 +144,14 @@ impl<F: Foresee> Plan<F> {
         if best > current { best } else { current.min(lately) }
     }
 
-    /// The CPU limit with which so many replicas, of which some serve, cost least; and what they cost.
-    fn cheapest(
-        &self,
-        view: &View<'_>,
-        replicas: u32,
-        serving: u32,
-        load: &Spread,
-        memory: Bytes,
-    ) -> (MilliCores, f64) {
+    /// The CPU limit with which so many replicas, of which some serve, cost least, among those a factor apart; and what
+    /// they cost.
+    fn cheapest(&self, view: &View<'_>, replicas: u32, serving: u32, load: &Spread, step: f64) -> (MilliCores, f64) {
         let (seen, slo, bounds) = (view.seen, &view.target.slo, &view.target.bounds);
-        let reserved = reserved(seen);
+        let reserved = self.share.unwrap_or(1.0);
         let (count, serving) = (f64::from(replicas), f64::from(serving.max(1)));
         let waiting = if seen.seconds > 0.0 { seen.backlog / seen.seconds } else { 0.0 };
-        let gib = memory.as_mebi() / 1024.0;
+        let gib = self.memory.limit(seen).as_mebi() / 1024.0;
         let cost = |cpu: MilliCores| {
             let cores = cpu.cores();
             let miss = |(weight, rate): (f64, f64)| weight * self.estimate.miss(slo, cores, serving, rate + waiting);
@@ -174,7 +159,7 @@ impl<F: Foresee> Plan<F> {
             count * (cores * reserved + GIB_IN_CORES * gib) + self.options.price * misses
         };
         let least = bounds.cpu().start().0.max(1);
-        let most = ((1000.0 * self.roof) as u64).clamp(least, bounds.cpu().end().0.max(least));
+        let most = bounds.cpu().end().0.max(least);
         let mut best = (MilliCores(least), f64::INFINITY);
         let (mut cpu, mut worse) = (least as f64, 0);
         loop {
@@ -189,14 +174,9 @@ impl<F: Foresee> Plan<F> {
             if at.0 >= most || (worse >= WORSE && best.1 < 0.5 * self.options.price) {
                 return best;
             }
-            cpu *= CPU_STEP;
+            cpu *= step;
         }
     }
-}
-
-/// What is reserved of a limit, by the rule that is in force.
-fn reserved(seen: &Observation) -> f64 {
-    (seen.request.cpu.0 as f64 / (seen.scale.limit.cpu.0 as f64).max(1.0)).clamp(0.01, 1.0)
 }
 
 impl<F: Foresee> Policy for Plan<F> {
@@ -207,30 +187,36 @@ impl<F: Foresee> Policy for Plan<F> {
     fn decide(&mut self, view: &View<'_>) -> Result<Decision, crate::Error> {
         let seen = view.seen;
         self.estimate.learn(seen, &view.target.slo);
-        self.learn_roof(seen);
-        let memory = self.memory(seen);
+        self.learn_room(seen);
+        self.memory.learn(seen);
         let outlook = self.foresee.outlook(seen.arrival_rate, seen.seconds);
         let Outlook { next, ahead } = *self.outlook.insert(outlook);
         if self.estimate.cpu().is_none() {
             // Nothing is known about requests yet: what the operator started with stays.
             return Ok(Decision::wish(view.target.bounds.clamp(&seen.scale)));
         }
-        let wanted = self.replicas(view, &ahead, memory);
+        let wanted = self.replicas(view, &ahead);
         // Replicas that start in this step serve in the one after; those that are stopped serve no more.
         let serving = seen.ready.min(wanted).max(1);
-        let (cpu, _) = self.cheapest(view, wanted, serving, &next, memory);
+        let (cpu, _) = self.cheapest(view, wanted, serving, &next, CPU_STEP);
+        let memory = self.memory.limit(seen);
         // Whoever stays must be large enough before anybody goes: a resize takes longer than stopping.
-        let (limit, current) = (seen.scale.limit.cpu, seen.scale.replicas);
-        let replicas = if cpu > limit { wanted.max(current) } else { wanted };
-        Ok(Decision::wish(view.target.bounds.clamp(&Scale { replicas, limit: Resources { cpu, memory } })))
+        let (limit, current) = (seen.scale.limit, seen.scale.replicas);
+        let replicas = if cpu > limit.cpu || memory > limit.memory { wanted.max(current) } else { wanted };
+        let scale = view.target.bounds.clamp(&Scale { replicas, limit: Resources { cpu, memory } });
+        let request = self
+            .share
+            .filter(|_| self.room < 1.0)
+            .map(|share| MilliCores((scale.limit.cpu.0 as f64 * share * self.room).ceil() as u64));
+        Ok(Decision { request, ..Decision::wish(scale) })
     }
 
     fn reset(&mut self) {
         self.foresee.reset();
         self.estimate = Estimate::default();
         self.wanted.clear();
-        self.roof = f64::INFINITY;
-        self.memory = 0.0;
+        (self.share, self.room) = (None, 1.0);
+        self.memory = Memory::default();
         self.outlook = None;
     }
 }

@@ -17,6 +17,8 @@ const FOLLOW: f64 = 0.1;
 const VARIATION: (f64, f64, f64) = (0.5, 0.1, 2.0);
 /// Above this utilisation a window says more about its queue than about its requests.
 const CALM: f64 = 0.75;
+/// The most of an objective that time outside the CPU is believed to take.
+const MOST_REST: f64 = 0.7;
 /// One window's surprise, as a logarithm, counts for no more than this.
 const MOST_SURPRISE: f64 = 1.0;
 /// The model is never trusted more than this, nor less: standard deviations of the logarithm of a percentile.
@@ -28,6 +30,9 @@ const CPU_LEFT: f64 = 0.8;
 /// What a replica can use is forgotten slowly: twice as much is taken for possible after six hours.
 const FORGET: f64 = 1.0005;
 const LEAST_CEILING: f64 = 0.02;
+/// How far beyond what it has used a replica is trusted; and the cores that one worker can use.
+const BEYOND: f64 = 2.0;
+const ONE_WORKER: f64 = 2.0;
 /// On nodes as busy as this it may be the neighbours who take what is missing.
 const CROWDED: f64 = 0.85;
 /// Fewer requests than this say nothing about a 99th percentile.
@@ -48,6 +53,8 @@ pub struct Estimate {
     proven: f64,
     /// The CPU limit and the ready replicas of the step before: what this step began with.
     before: Option<(f64, u32)>,
+    /// Whether replicas were killed or requests given up on in the step before: what follows is their aftermath.
+    shaken: bool,
     /// Mean and variance of ln(measured / predicted).
     bias: f64,
     error: f64,
@@ -67,6 +74,7 @@ impl Default for Estimate {
             ceiling: f64::INFINITY,
             proven: 0.0,
             before: None,
+            shaken: false,
             bias: 0.0,
             error: 0.04,
         }
@@ -92,12 +100,13 @@ impl Estimate {
         self.proven /= FORGET;
         let now = in_force(seen);
         let before = self.before.replace((now, seen.ready));
+        let shaken = std::mem::replace(&mut self.shaken, seen.oom_kills > 0 || seen.dropped > 0.0);
         self.learn_ceiling(seen, before);
         if let Some(measured) = seen.cpu_seconds_per_request() {
             let cpu = self.cpu.get_or_insert(measured);
             *cpu += FOLLOW * (measured - *cpu);
         }
-        let settled = seen.ready == seen.scale.replicas && seen.ready > 0 && now > 0.0 && seen.oom_kills == 0;
+        let settled = seen.ready == seen.scale.replicas && seen.ready > 0 && now > 0.0 && !self.shaken && !shaken;
         let (Some(cpu), Some(median), Some(high)) = (self.cpu, seen.latency_p50, seen.latency_p99) else { return };
         if !settled || seen.requests() < FEW_REQUESTS || median <= 0.0 || high <= 0.0 {
             return;
@@ -112,6 +121,10 @@ impl Estimate {
                 seen.throughput * cpu / (now * f64::from(seen.ready)),
                 [median / 1000.0, high / 1000.0],
             );
+            // An objective that requests could not meet on an idle machine would make every scale look as bad.
+            if let Slo::Latency { milliseconds, .. } = slo {
+                self.rest = self.rest.min(MOST_REST * milliseconds / 1000.0);
+            }
         }
         let used = seen.throughput * cpu / f64::from(seen.ready);
         let [_, predicted] = self.percentiles(cores, seen.ready.into(), seen.throughput);
@@ -157,7 +170,7 @@ impl Estimate {
     /// So many replicas of so many cores, as one station.
     fn station(&self, cores: f64, replicas: f64) -> Station {
         Station {
-            cores: pooled(Balancing::default(), cores.min(self.ceiling), replicas),
+            cores: pooled(Balancing::default(), cores.min(self.usable()), replicas),
             slots: f64::INFINITY,
             seconds: self.cpu.unwrap_or(0.0) / cores.min(1.0),
             variation: self.variation,
@@ -172,7 +185,12 @@ impl Estimate {
     }
 
     fn load(&self, cores: f64, replicas: f64, rate: f64) -> f64 {
-        rate * self.cpu.unwrap_or(0.0) / (cores.min(self.ceiling) * replicas)
+        rate * self.cpu.unwrap_or(0.0) / (cores.min(self.usable()) * replicas)
+    }
+
+    /// Cores that a replica is believed to be able to use: no more than it was seen to, and not far beyond what went well.
+    fn usable(&self) -> f64 {
+        self.ceiling.min((BEYOND * self.proven).max(ONE_WORKER))
     }
 
     /// The probability that so many replicas of so many cores miss the objective at a rate; above 1, and growing, where
