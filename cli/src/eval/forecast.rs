@@ -3,6 +3,7 @@
 //! The pinball loss says how good quantiles are; the coverage says whether they are what they claim to be. Rates are
 //! compared as logarithms, so a trace of ten requests a second counts as much as one of a thousand.
 
+mod fitted;
 mod simple;
 
 use std::{fmt::Write, fs};
@@ -45,14 +46,25 @@ enum Who {
     Seasonal,
     PeakHold,
     Holt,
+    Ets,
+    Mstl,
     Raw,
     Corrected,
     Tuned,
 }
 
 impl Who {
-    const ALL: [Self; 7] =
-        [Self::Naive, Self::Seasonal, Self::PeakHold, Self::Holt, Self::Raw, Self::Corrected, Self::Tuned];
+    const ALL: [Self; 9] = [
+        Self::Naive,
+        Self::Seasonal,
+        Self::PeakHold,
+        Self::Holt,
+        Self::Ets,
+        Self::Mstl,
+        Self::Raw,
+        Self::Corrected,
+        Self::Tuned,
+    ];
 
     fn label(self) -> &'static str {
         match self {
@@ -60,6 +72,8 @@ impl Who {
             Self::Seasonal => "seasonal naive",
             Self::PeakHold => "recent peak",
             Self::Holt => "Holt, damped trend",
+            Self::Ets => "ETS, fitted hourly",
+            Self::Mstl => "MSTL, fitted hourly",
             Self::Raw => "network as shipped",
             Self::Corrected => "network, corrected",
             Self::Tuned => "network, corrected and tuned",
@@ -75,6 +89,8 @@ impl Who {
             Self::Seasonal => Box::new(Simple::new(Rule::Seasonal)),
             Self::PeakHold => Box::new(Simple::new(Rule::PeakHold)),
             Self::Holt => Box::new(Simple::new(Rule::Holt)),
+            Self::Ets => Box::new(Simple::new(Rule::Ets)),
+            Self::Mstl => Box::new(Simple::new(Rule::Mstl)),
             Self::Raw => network(false, false)?,
             Self::Corrected => network(true, false)?,
             Self::Tuned => network(true, true)?,
@@ -161,7 +177,8 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     let setup = format!(
         "Pinball loss x 1000 of the logarithm of the highest rate of the next {} and {} steps of 15 s, averaged; {each} synthetic \
          trace(s) of each kind that nobody trained on, after six hours; and how often what came was within a level. \
-         Simple forecasts get their quantiles from their own errors of the last four hours.",
+         Simple forecasts get their quantiles from their own errors of the last four hours. ETS and MSTL are those of the \
+         library augurs; the season of MSTL is the detected one.",
         HORIZONS[0], HORIZONS[1]
     );
     say!("{}\n\n{setup}", table(header.clone(), rows.clone()));
