@@ -7,7 +7,7 @@ use crate::{Error, fleet::Fleet, link::Link, policy::ppo::Ppo, turns::Rounds};
 
 /// How an episode goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct Course {
     pub horizon: usize,
     /// After how many rounds in a row in which at least half of the agents miss their SLO it ends early.
     pub patience: Option<usize>,
@@ -24,7 +24,7 @@ pub(super) struct Tally {
     pub rounds: f64,
 }
 
-impl Plan {
+impl Course {
     pub fn episode<L: Link>(&self, fleet: &mut Fleet<L, Ppo>, scenario: &Scenario, seed: u64) -> Result<Tally, Error> {
         fleet.reset(scenario, seed, Start::Random)?;
         let (mut tally, mut rounds, mut trouble) = (Tally::default(), Rounds::new(self.turns), 0);
