@@ -25,15 +25,14 @@ use crate::{
 
 mod episode;
 mod saved;
+pub mod streams;
+mod threads;
 
 use episode::{Course, Tally};
 pub use saved::Saved;
-
-/// Streams of seeds by purpose; episodes take theirs from 0 upwards.
-const NETWORKS: u64 = 1 << 48;
-const AGENTS: u64 = 1 << 49;
-/// Base models among the networks.
-const BASES: usize = 1 << 32;
+pub use streams::mix;
+use streams::{AGENTS, BASES, NETWORKS};
+use threads::on_threads;
 
 /// What an iteration brought, over all agents and clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -400,27 +399,4 @@ impl<L: Link> Trainer<L> {
             (name, learner)
         })
     }
-}
-
-/// One thread for each item; results in their order.
-fn on_threads<I: Send, T: Send, E: Send>(
-    items: impl Iterator<Item = I>,
-    work: impl Fn(I) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, E> {
-    thread::scope(|scope| {
-        let work = &work;
-        let workers: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
-        let joined =
-            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        joined.collect()
-    })
-}
-
-/// Independent seeds from one seed (SplitMix64).
-#[must_use]
-pub fn mix(seed: u64, stream: u64) -> u64 {
-    let mut z = seed.wrapping_add(stream.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -15,6 +15,7 @@ use meanfield_agent::{
         outlook::Foresee,
     },
     pretraining::Recipe,
+    training::streams::HELD_OUT_TRACES,
 };
 use meanfield_learner::forecast::{HORIZONS, LEVELS, pinball};
 use meanfield_traces::synth::Preset;
@@ -35,8 +36,6 @@ use crate::{
 const SECONDS: f64 = 15.0;
 /// Steps before it counts: six hours of 15 s.
 const WARM: usize = 1440;
-/// Traces of the recipe from here on are for this experiment; training takes the first ones.
-const HELD_OUT: usize = 1 << 20;
 
 /// A forecaster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +113,7 @@ struct Figures {
 
 fn judge(job: &Job) -> anyhow::Result<Figures> {
     let recipe = Recipe { presets: vec![job.preset.parse()?], ..Recipe::default() };
-    let rates = recipe.trace(HELD_OUT + job.trace)?;
+    let rates = recipe.trace(HELD_OUT_TRACES + job.trace)?;
     let mut who = job.who.make()?;
     let log = |rate: f64| (rate + 1.0 / SECONDS).ln() as f32;
     let (mut loss, mut coverage, mut count) = ([0.0; HORIZONS.len()], [[0.0; LEVELS.len()]; HORIZONS.len()], 0.0);
