@@ -247,6 +247,7 @@ impl<L: Link> Trainer<L> {
             horizon: self.config.horizon_at(iteration),
             patience: self.config.patience_at(iteration),
             turns: self.config.turns,
+            weighted: self.config.team_weighted,
         };
         let scenarios = self.scenarios()?;
         let chunk = self.fleets.len().div_ceil(self.threads.get());

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 use meanfield_agent::policy::ppo;
-use meanfield_common::invalid::Invalid;
+use meanfield_common::{invalid::Invalid, scarcity::Weight};
 use meanfield_learner::Config;
 use meanfield_simulator::{
     scenario::Scenario,
@@ -51,6 +51,8 @@ pub struct Cluster {
     pub demand: f64,
     /// Files of workloads instead of the twelve functions.
     pub workloads: Vec<PathBuf>,
+    /// Priorities, which agents take in turn; none is the same one for all.
+    pub weights: Vec<f64>,
 }
 
 /// Stops when the mean reward over a window has not become better for so many episodes.
@@ -77,7 +79,8 @@ impl Default for Settings {
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { agents: 12, loads: vec![Preset::Diurnal.name().to_owned()], demand: 1.0, workloads: Vec::new() }
+        let loads = vec![Preset::Diurnal.name().to_owned()];
+        Self { agents: 12, loads, demand: 1.0, workloads: Vec::new(), weights: Vec::new() }
     }
 }
 
@@ -141,7 +144,7 @@ impl Settings {
 
     /// The clusters to train on.
     pub fn clusters(&self) -> anyhow::Result<(Scenario, Vec<Preset>)> {
-        let Cluster { agents, loads, demand, workloads } = &self.scenario;
+        let Cluster { agents, loads, demand, workloads, weights } = &self.scenario;
         if !(0.01..=100.0).contains(demand) {
             Err(Invalid::new("scenario.demand", demand, "from 0.01 to 100"))?;
         }
@@ -156,7 +159,13 @@ impl Settings {
         let scaled: Vec<_> = (running.iter())
             .map(|workload| Arc::new(Workload { demand: workload.demand * demand, ..(**workload).clone() }))
             .collect();
-        Ok((Scenario::of(&scaled, *agents, 1)?, presets))
+        let mut scenario = Scenario::of(&scaled, *agents, 1)?;
+        if !weights.is_empty() {
+            let weights = weights.iter().map(|weight| Weight::try_from(*weight)).collect::<Result<Vec<_>, _>>();
+            let weights = weights.map_err(|error| Invalid { field: "scenario.weights".to_owned(), ..error })?;
+            scenario = scenario.with_weights(&weights)?;
+        }
+        Ok((scenario, presets))
     }
 
     /// Which settings differ, with both values, for an error message.

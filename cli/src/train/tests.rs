@@ -107,6 +107,21 @@ fn a_loss_that_is_no_number_stops_with_the_last_good_checkpoint() {
 }
 
 #[test]
+fn priorities_change_what_is_learnt_only_where_the_team_s_reward_is_weighted() {
+    let trained = |weighted: bool, weights: &[f64]| {
+        let out = tempfile::tempdir().unwrap();
+        let mut settings = small("simppo", "");
+        settings.learner.insert("team_weighted".to_owned(), weighted.into());
+        settings.scenario.weights = weights.to_vec();
+        train(&settings, out.path(), false, None, None).unwrap();
+        fs::read(out.path().join("curve.csv")).unwrap()
+    };
+    assert!(trained(false, &[]) == trained(false, &[10.0, 1.0]));
+    assert!(trained(true, &[]) == trained(true, &[2.0, 2.0]), "only proportions count");
+    assert!(trained(true, &[]) != trained(true, &[10.0, 1.0]));
+}
+
+#[test]
 fn the_last_good_checkpoint_stays_when_a_later_episode_fails() {
     let out = tempfile::tempdir().unwrap();
     let settings = small("default", "");
@@ -167,6 +182,8 @@ fn what_cannot_be_trained_is_refused_with_the_reason() {
         ("[learner]\ngamma = nan", &["learner.gamma", "NaN", "finite"]),
         ("[learner]\nmax_gradient_norm = inf", &["learner.max_gradient_norm", "inf", "finite"]),
         ("[learner]\nreward = { kind = \"paper\", alpha = nan }", &["learner.reward.alpha", "NaN"]),
+        ("[scenario]\nweights = [1.0, 0.0]", &["scenario.weights", "0", "[0.001, 1000]"]),
+        ("[learner]\nteam_weighted = true\nteam_share = 0.0", &["learner.team_weighted", "true", "team_share"]),
         ("[scenario]\ndemand = nan", &["scenario.demand", "NaN"]),
         (
             "[learner]\nshared_network = true\nsharing = \"none\"",
