@@ -1,5 +1,5 @@
-//! ETS and MSTL of the library `augurs`, fitted anew once an hour, since a fit takes longer than a thousand steps of the
-//! other forecasts.
+//! ETS and MSTL of the library `augurs`, fitted anew once an hour, since a fit takes as long as hundreds of steps of the
+//! other simple forecasts (about 20 ms).
 //!
 //! A fit says how the logarithm of the rate goes on. Until the next fit this is lifted by how far the newest rates are
 //! off, smoothed with the gain that the fit had itself. Where ETS has chosen no trend, that is exactly ETS with the
