@@ -62,6 +62,36 @@ fn baselines_are_complete_resumed_and_the_same_on_any_number_of_threads() {
 
 #[test]
 #[ignore = "seconds in a release build, which tests/run starts it with, but a minute without"]
+fn forecasts_are_complete_and_the_same_on_any_number_of_threads() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    let flags = ["forecast", "--quick", "--seeds", "1", "--traces", "steady,diurnal"];
+    let output = run(one.path(), &[&flags[..], &["--threads", "1"]].concat());
+    println!("{output}");
+    for part in ["naive", "Holt", "ETS", "MSTL", "network as shipped", "covered 90 %", "forecast.md"] {
+        assert!(output.contains(part), "{part} is missing:\n{output}");
+    }
+    run(two.path(), &[&flags[..], &["--threads", "3"]].concat());
+    for file in ["forecast.md", "forecast.json", "forecast.svg"] {
+        let [one, two] = [&one, &two].map(|report| fs::read(report.path().join(file)).unwrap());
+        assert!(one == two, "{file} depends on the number of threads");
+    }
+
+    let json: Value = serde_json::from_slice(&fs::read(one.path().join("forecast.json")).unwrap()).unwrap();
+    let loss = |who: &str, preset: &str| {
+        let entries = json.as_array().unwrap().iter();
+        let mut of = entries.filter(|entry| entry["job"]["who"] == who && entry["job"]["preset"] == preset);
+        of.next().unwrap()["figures"]["loss"][0].as_f64().unwrap()
+    };
+    // Whoever smooths or has learnt is better than whoever takes the last rate for the next.
+    for who in ["holt", "ets", "raw"] {
+        for preset in ["steady", "diurnal"] {
+            assert!(loss(who, preset) < loss("naive", preset), "{who} on {preset}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "seconds in a release build, which tests/run starts it with, but a minute without"]
 fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_overload() {
     let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
     let flags = ["regimes", "--quick", "--seeds", "2", "--model", "fluid"];

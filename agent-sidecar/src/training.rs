@@ -3,7 +3,7 @@
 //! An iteration runs one episode on every cluster, then updates. Clusters run on several threads; their experience is
 //! put together in a fixed order, so the result depends on the seed alone.
 
-use std::{num::NonZero, sync::Arc, thread};
+use std::{collections::BTreeSet, num::NonZero, sync::Arc, thread};
 
 use meanfield_common::{
     identity::{Category, PoolName},
@@ -24,14 +24,15 @@ use crate::{
 };
 
 mod episode;
+mod saved;
+pub mod streams;
+mod threads;
 
-use episode::{Plan, Tally};
-
-/// Streams of seeds by purpose; episodes take theirs from 0 upwards.
-const NETWORKS: u64 = 1 << 48;
-const AGENTS: u64 = 1 << 49;
-/// Base models among the networks.
-const BASES: usize = 1 << 32;
+use episode::{Course, Tally};
+pub use saved::Saved;
+pub use streams::mix;
+use streams::{AGENTS, BASES, NETWORKS};
+use threads::on_threads;
 
 /// What an iteration brought, over all agents and clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -69,17 +70,6 @@ pub struct Trainer<L> {
     demands: Vec<f64>,
     /// What the networks correct, where they correct something.
     corrected: Option<Bases>,
-}
-
-/// What training goes on from, besides its settings: checkpoints of the learners and of the base models.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Saved {
-    /// Episodes done.
-    pub iteration: u64,
-    /// In the order of places or categories.
-    pub learners: Vec<Vec<u8>>,
-    /// In the order of categories; none without base models.
-    pub bases: Vec<Vec<u8>>,
 }
 
 impl<L: Link> Trainer<L> {
@@ -253,10 +243,11 @@ impl<L: Link> Trainer<L> {
     /// One episode on every cluster and one update; `share` is how much of the training is done, within [0, 1].
     pub fn iterate(&mut self, share: f32) -> Result<Progress, Error> {
         let (seed, iteration) = (self.seed, self.iteration);
-        let plan = Plan {
+        let course = Course {
             horizon: self.config.horizon_at(iteration),
             patience: self.config.patience_at(iteration),
             turns: self.config.turns,
+            weighted: self.config.team_weighted,
         };
         let scenarios = self.scenarios()?;
         let chunk = self.fleets.len().div_ceil(self.threads.get());
@@ -264,7 +255,7 @@ impl<L: Link> Trainer<L> {
             let runs = fleets.iter_mut().enumerate().map(|(index, fleet)| {
                 let environment = (worker * chunk + index) as u64;
                 let scenario = &scenarios[((environment + iteration) % scenarios.len() as u64) as usize];
-                plan.episode(fleet, scenario, mix(seed, (iteration << 16) + environment))
+                course.episode(fleet, scenario, mix(seed, (iteration << 16) + environment))
             });
             runs.collect::<Result<Vec<Tally>, Error>>()
         })?;
@@ -395,9 +386,12 @@ impl<L: Link> Trainer<L> {
         }
     }
 
-    /// All learners with the names that files may have: of places, of categories, or `shared`.
+    /// The learners of all agents with the names that files may have: of places, of categories, or `shared`. A category
+    /// without agents has learnt nothing and is left out.
     pub fn learners(&self) -> impl Iterator<Item = (String, &Learner)> {
-        self.learners.iter().enumerate().map(|(index, learner)| {
+        let used: BTreeSet<usize> = (0..self.categories.len()).map(|place| self.index(place)).collect();
+        let used = self.learners.iter().enumerate().filter(move |(index, _)| used.contains(index));
+        used.map(|(index, learner)| {
             let name = match self.config.sharing {
                 Sharing::Pool => "shared".to_owned(),
                 Sharing::Category => Category::ALL[index].name().to_owned(),
@@ -406,62 +400,4 @@ impl<L: Link> Trainer<L> {
             (name, learner)
         })
     }
-
-    /// Everything that a later [`Trainer::resume`] needs.
-    pub fn save(&self) -> Result<Saved, Error> {
-        let learners = self.learners.iter().map(Learner::save).collect::<Result<_, _>>()?;
-        let bases = self.bases.iter().map(ActorCritic::save).collect::<Result<_, _>>()?;
-        Ok(Saved { iteration: self.iteration, learners, bases })
-    }
-
-    /// Goes on from what was saved. The numbers are those of a training that was never interrupted but restarted its
-    /// agents ([`Trainer::restart`]) at the same episode.
-    pub fn resume(&mut self, saved: &Saved, link: impl FnMut(usize) -> L) -> Result<(), Error> {
-        let learners = saved.learners.iter().map(|bytes| Learner::load(bytes)).collect::<Result<Vec<_>, _>>()?;
-        let bases = saved.bases.iter().map(|bytes| ActorCritic::load(bytes)).collect::<Result<Vec<_>, _>>()?;
-        for config in learners.iter().map(Learner::network).chain(&bases).map(ActorCritic::config) {
-            if shape(config) != shape(&self.config) {
-                return Err(Invalid::new("checkpoint's networks", shape(config), shape(&self.config)).into());
-            }
-            if *config != self.config {
-                return Err(Invalid::new("checkpoint's settings", "others", "those of this training").into());
-            }
-        }
-        let (found, wanted) = (learners.len(), self.learners.len());
-        if (found, bases.len()) != (wanted, self.bases.len()) {
-            return Err(Invalid::new("checkpoint's networks", found, wanted.to_string()).into());
-        }
-        (self.learners, self.bases, self.iteration) = (learners, bases, saved.iteration);
-        let scenario = self.scenario.clone();
-        self.restart(&scenario, link)
-    }
-}
-
-/// The sizes of a pair of networks in words.
-fn shape(config: &Config) -> String {
-    let Config { observation, auxiliary, hidden, heads, .. } = config;
-    format!("{observation}+{auxiliary} inputs, hidden {hidden:?}, heads {heads:?}")
-}
-
-/// One thread for each item; results in their order.
-fn on_threads<I: Send, T: Send, E: Send>(
-    items: impl Iterator<Item = I>,
-    work: impl Fn(I) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, E> {
-    thread::scope(|scope| {
-        let work = &work;
-        let workers: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
-        let joined =
-            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        joined.collect()
-    })
-}
-
-/// Independent seeds from one seed (SplitMix64).
-#[must_use]
-pub fn mix(seed: u64, stream: u64) -> u64 {
-    let mut z = seed.wrapping_add(stream.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -4,7 +4,10 @@ use meanfield_agent::{
     fleet::{Fleet, Step},
     link::{Link, Nobody},
     policy::Policy,
-    training::mix,
+    training::{
+        mix,
+        streams::{HELD_OUT_DAYS, HISTORY},
+    },
 };
 use meanfield_common::{identity::PoolName, invalid::Invalid, reward::Shape};
 use meanfield_simulator::{
@@ -19,12 +22,6 @@ pub const HISTORY_STEPS: usize = 12 * 240;
 
 /// The place of the tenant that leaves.
 const LEAVER: usize = 1;
-
-/// Seeds of held-out days: a stream of its own, which training never draws from.
-const HELD_OUT: u64 = 1 << 40;
-
-/// Seeds of the hours before a day.
-const HISTORY: u64 = 1 << 41;
 
 /// The days, and how they are judged. Every request of a day is run.
 pub struct Contest {
@@ -166,7 +163,7 @@ impl Contest {
     }
 
     fn day_seed(&self, day: u64) -> u64 {
-        mix(self.seed, HELD_OUT + day)
+        mix(self.seed, HELD_OUT_DAYS + day)
     }
 }
 

@@ -78,17 +78,32 @@ pub fn lines(axes: &Axes<'_>, lines: &[Line<'_>]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-/// A scatter of numbered points, named beside it, on a logarithmic vertical axis, since misses span orders of magnitude.
+/// A policy with its points, from left to right.
+type Series<'a> = (&'a str, Vec<(f64, f64)>);
+
+/// A scatter of numbered points, named beside it.
 pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> anyhow::Result<String> {
+    let series: Vec<Series<'_>> = points.iter().map(|(label, x, y)| (label.as_str(), vec![(*x, *y)])).collect();
+    logarithmic(title, x, y, &series)
+}
+
+/// Misses against cores, one line a policy.
+pub fn frontier(title: &str, lines: &[Series<'_>]) -> anyhow::Result<String> {
+    logarithmic(title, "cores reserved", "windows that miss the SLO, %", lines)
+}
+
+/// Lines of points, named beside them, on a logarithmic vertical axis, since misses span orders of magnitude. Where each
+/// has one point only, the points are numbered.
+fn logarithmic(title: &str, x: &str, y: &str, series: &[Series<'_>]) -> anyhow::Result<String> {
     // What never happens has no logarithm.
     const LEAST: f64 = 0.01;
     let mut svg = String::new();
-    let points: Vec<_> = points.iter().map(|(label, x, y)| (label, *x, y.max(LEAST))).collect();
-    let ends = |value: fn(&(&String, f64, f64)) -> f64| {
-        let all = || points.iter().map(value);
-        (all().fold(f64::INFINITY, f64::min), all().fold(LEAST, f64::max))
+    let all = || series.iter().flat_map(|(_, points)| points);
+    let ends = |value: fn(&(f64, f64)) -> f64| {
+        (all().map(value).fold(f64::INFINITY, f64::min), all().map(value).fold(LEAST, f64::max))
     };
-    let ((left, right), (low, high)) = (ends(|point| point.1), ends(|point| point.2));
+    let ((left, right), (low, high)) = (ends(|point| point.0), ends(|point| point.1.max(LEAST)));
+    let numbered = series.iter().all(|(_, points)| points.len() == 1);
     {
         let root = SVGBackend::with_string(&mut svg, (960, 560)).into_drawing_area();
         let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {title:?}: {error}");
@@ -112,15 +127,33 @@ pub fn scatter(title: &str, x: &str, y: &str, points: &[(String, f64, f64)]) -> 
             .bold_line_style(RGBColor(228, 231, 235))
             .draw()
             .map_err(|error| fail(&error))?;
-        for (index, (label, x, y)) in points.iter().enumerate() {
+        for (index, (label, points)) in series.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let number = Text::new((index + 1).to_string(), (6, -5), ("sans-serif", 12).into_font());
-            let point = EmptyElement::at((*x, *y)) + Circle::new((0, 0), 4, colour.filled()) + number;
-            chart.draw_series(std::iter::once(point)).map_err(|error| fail(&error))?;
+            let mut points: Vec<_> = points.iter().map(|(x, y)| (*x, y.max(LEAST))).collect();
+            points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+            // Beyond the colours there are, lines are thin.
+            let width = if index < COLOURS.len() { 2 } else { 1 };
+            chart
+                .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(width)))
+                .map_err(|error| fail(&error))?;
+            let number = if numbered { (index + 1).to_string() } else { String::new() };
+            let size = if numbered { 4 } else { width + 1 };
+            let dots = points.into_iter().map(|point| {
+                let number = Text::new(number.clone(), (6, -5), ("sans-serif", 12).into_font());
+                EmptyElement::at(point) + Circle::new((0, 0), size, colour.filled()) + number
+            });
+            chart.draw_series(dots).map_err(|error| fail(&error))?;
             let row = 44 + 20 * i32::try_from(index).unwrap_or(0);
-            let name = Text::new(format!("{} {label}", index + 1), (14, row - 7), ("sans-serif", 13).into_font());
-            names.draw(&Circle::new((4, row), 4, colour.filled())).map_err(|error| fail(&error))?;
-            names.draw(&name).map_err(|error| fail(&error))?;
+            let name = format!("{number} {label}").trim_start().to_owned();
+            if numbered {
+                names.draw(&Circle::new((8, row), 4, colour.filled())).map_err(|error| fail(&error))?;
+            } else {
+                let line = PathElement::new([(0, row), (16, row)], colour.stroke_width(width));
+                names.draw(&line).map_err(|error| fail(&error))?;
+            }
+            names
+                .draw(&Text::new(name, (22, row - 7), ("sans-serif", 13).into_font()))
+                .map_err(|error| fail(&error))?;
         }
         root.present().map_err(|error| fail(&error))?;
     }
@@ -133,58 +166,18 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lines of points from left to right on a logarithmic vertical axis, named beside it.
-pub fn frontier(title: &str, lines: &[(&str, Vec<(f64, f64)>)]) -> anyhow::Result<String> {
-    // What never happens has no logarithm.
-    const LEAST: f64 = 0.01;
-    let mut svg = String::new();
-    let all = || lines.iter().flat_map(|(_, points)| points);
-    let ends = |value: fn(&(f64, f64)) -> f64| {
-        (all().map(value).fold(f64::INFINITY, f64::min), all().map(value).fold(LEAST, f64::max))
-    };
-    let ((left, right), (low, high)) = (ends(|point| point.0), ends(|point| point.1.max(LEAST)));
-    {
-        let root = SVGBackend::with_string(&mut svg, (960, 560)).into_drawing_area();
-        let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {title:?}: {error}");
-        root.fill(&WHITE).map_err(|error| fail(&error))?;
-        let (plot, names) = root.split_horizontally(690);
-        let mut chart = ChartBuilder::on(&plot)
-            .caption(title, ("sans-serif", 20))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0.95 * left..1.02 * right, (low / 1.5..1.5 * high).log_scale())
-            .map_err(|error| fail(&error))?;
-        chart
-            .configure_mesh()
-            .x_desc("cores reserved")
-            .y_desc("windows that miss the SLO, %")
-            .y_label_formatter(&|share| short(*share))
-            .axis_desc_style(("sans-serif", 16))
-            .label_style(("sans-serif", 14))
-            .light_line_style(WHITE)
-            .bold_line_style(RGBColor(228, 231, 235))
-            .draw()
-            .map_err(|error| fail(&error))?;
-        for (index, (label, points)) in lines.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            let mut points: Vec<_> = points.iter().map(|(x, y)| (*x, y.max(LEAST))).collect();
-            points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-            // Beyond the colours there are, lines are thin.
-            let width = if index < COLOURS.len() { 2 } else { 1 };
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(width)))
-                .map_err(|error| fail(&error))?;
-            let dots = points.iter().map(|point| Circle::new(*point, width + 1, colour.filled()));
-            chart.draw_series(dots).map_err(|error| fail(&error))?;
-            let row = 44 + 20 * i32::try_from(index).unwrap_or(0);
-            names
-                .draw(&PathElement::new([(0, row), (16, row)], colour.stroke_width(width)))
-                .map_err(|error| fail(&error))?;
-            let name = Text::new((*label).to_owned(), (22, row - 7), ("sans-serif", 13).into_font());
-            names.draw(&name).map_err(|error| fail(&error))?;
-        }
-        root.present().map_err(|error| fail(&error))?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_points_are_numbered_and_lines_are_not() {
+        let points = [("one".to_owned(), 1.0, 2.0), ("none".to_owned(), 3.0, 0.0)];
+        let svg = scatter("t", "x", "y", &points).unwrap();
+        assert!(svg.contains("1 one") && svg.contains("2 none"), "{svg}");
+        assert_eq!(svg.matches("<circle").count(), 4, "two points and two names");
+        let svg = frontier("t", &[("line", vec![(1.0, 2.0), (2.0, 1.0)]), ("dot", vec![(3.0, 0.5)])]).unwrap();
+        assert!(svg.contains("dot") && !svg.contains("2 dot"), "{svg}");
+        assert_eq!(svg.matches("<circle").count(), 3);
     }
-    Ok(svg)
 }

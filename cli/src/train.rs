@@ -50,6 +50,10 @@ fn train(
         let bound = "without checkpoints, or with --resume to go on from the last one";
         Err(Invalid::new("out", last.display(), bound))?;
     }
+    if last.is_none() && resume {
+        let bound = format!("a folder with a checkpoint to go on from ({})", checkpoint::pattern(out).display());
+        Err(Invalid::new("resume", out.display(), bound))?;
+    }
     fs::create_dir_all(out).with_context(|| format!("cannot write to {}", out.display()))?;
 
     let (coordinator, pools) = coordinator(config.environments)?;
@@ -62,13 +66,15 @@ fn train(
     let mut kept = None;
     if let (Some(last), true) = (last, resume) {
         let (state, saved) = checkpoint::read(&last)?;
+        let of = || format!("cannot go on from {}", last.display());
+        // Networks of another shape are the clearer reason than the settings that made them so.
+        trainer.fits(&saved).with_context(of)?;
         let differing = settings.differences(&state.settings)?;
-        // Networks of another shape are the clearer reason, and the trainer names it.
-        trainer.resume(&saved, link).with_context(|| format!("cannot go on from {}", last.display()))?;
         if !differing.is_empty() {
-            let bound = format!("those of {}, which has another {}", last.display(), differing.join(", "));
+            let bound = format!("those of {}: {}", last.display(), differing.join("; "));
             Err(Invalid::new("settings", "others", bound))?;
         }
+        trainer.resume(&saved, link).with_context(of)?;
         let point = |[reward, violations, cores]: [f64; 3]| Progress { reward, violations, cores };
         curve.extend(state.curve.into_iter().map(point));
         kept = Some(last);

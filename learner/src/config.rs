@@ -110,6 +110,8 @@ pub struct Config {
     pub mask_actions: bool,
     /// How much of the training reward is the team's mean instead of the agent's own, in `[0, 1]`.
     pub team_share: f32,
+    /// Whether the team's mean counts each agent by its priority. Whoever sees all agents must say it: a training does.
+    pub team_weighted: bool,
     /// How the aggregate of the others is expressed.
     pub auxiliary_form: AuxiliaryForm,
     /// One virtual agent a category instead of one for all.
@@ -223,6 +225,10 @@ impl Config {
             real("max_gradient_norm", norm, |v| v > 0.0, "above 0, or absent")?;
         }
         real("team_share", self.team_share, |v| (0.0..=1.0).contains(&v), "in [0, 1]")?;
+        if self.team_weighted && self.team_share == 0.0 {
+            let (field, bound) = ("team_weighted", "false where `team_share` is 0");
+            return Err(Error::Config { field, value: "true".to_owned(), bound });
+        }
         match self.reward {
             Reward::Paper { alpha } => real("reward.alpha", alpha as f32, |v| (0.0..=1.0).contains(&v), "in [0, 1]")?,
             Reward::Balanced { violation, cpu, memory } => {

@@ -64,6 +64,7 @@ fn bad_settings_are_named() {
         ("clip", "0", Config { clip: 0.0, ..sized() }),
         ("learning_rate", "inf", Config { learning_rate: f32::INFINITY, ..sized() }),
         ("max_gradient_norm", "0", Config { max_gradient_norm: Some(0.0), ..sized() }),
+        ("team_weighted", "true", Config { team_weighted: true, team_share: 0.0, ..sized() }),
         ("team_share", "2", Config { team_share: 2.0, ..sized() }),
         ("heads", "1", Config { heads: vec![1, 1], ..sized() }),
         ("base_rate", "2", Config { base_rate: 2.0, ..sized() }),

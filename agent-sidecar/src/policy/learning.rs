@@ -2,6 +2,7 @@
 
 use std::{num::NonZero, sync::Arc};
 
+use meanfield_common::invalid::Invalid;
 use meanfield_learner::{ActorCritic, Batch, Config, Learner};
 use tracing::warn;
 
@@ -28,6 +29,10 @@ impl Learning {
     pub fn new(learner: Learner, seed: u64) -> Result<Self, crate::Error> {
         let config = learner.network().config();
         ppo::check(config)?;
+        if config.team_weighted {
+            let bound = "false for an agent that learns by itself, since the coordinator's mean has no weights";
+            return Err(Invalid::new("team_weighted", true, bound).into());
+        }
         let batch = Batch::new(config, config.horizon);
         let policy = Ppo::exploring(Arc::new(learner.network().clone()), seed);
         Ok(Self { policy, learner, batch, updates: 0, keeper: None })

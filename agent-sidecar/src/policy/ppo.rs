@@ -167,8 +167,19 @@ impl Ppo {
     /// Decisions whose rewards are known.
     #[must_use]
     pub fn settled(&self) -> usize {
-        let lag = if self.network.config().team_share > 0.0 { self.record.lag } else { 0 };
+        let config = self.network.config();
+        let lag = if config.team_share > 0.0 && !config.team_weighted { self.record.lag } else { 0 };
         self.record.own.len().saturating_sub(lag)
+    }
+
+    /// Says what the team earned in the round that the last feedback was about, where the network asks for a mean by
+    /// priority: the coordinator's has no weights.
+    pub fn credit(&mut self, team: f64) {
+        if self.network.config().team_weighted
+            && let Some(last) = self.record.team.last_mut()
+        {
+            *last = Some(team as f32);
+        }
     }
 
     /// Takes the settled part of the trajectory; `None` when there is none. Decisions without their reward stay
@@ -283,7 +294,8 @@ impl Policy for Ppo {
             record.rewards = 1;
             record.team.push(None);
             record.lag = feedback.team_lag;
-            let row = record.team.len().checked_sub(1 + feedback.team_lag);
+            let told = !self.network.config().team_weighted;
+            let row = record.team.len().checked_sub(1 + feedback.team_lag).filter(|_| told);
             if let Some(slot) = row.and_then(|row| record.team.get_mut(row)) {
                 *slot = feedback.team.map(|team| team as f32);
             }

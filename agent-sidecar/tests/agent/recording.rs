@@ -67,7 +67,11 @@ struct Run {
 impl Run {
     /// No lever can move and masks are on, so no penalty ever joins the reward.
     fn new(team_share: f32, gamma: f32, lock_step: bool) -> Self {
-        let config = Config { team_share, gamma, mask_actions: true, ..Config::paper() };
+        Self::of(Config { team_share, gamma, ..Config::paper() }, lock_step)
+    }
+
+    fn of(config: Config, lock_step: bool) -> Self {
+        let config = Config { mask_actions: true, ..config };
         let network = Arc::new(ActorCritic::new(config, 7).unwrap());
         let policy = Ppo::exploring(network.clone(), 7);
         let agent = Agent::new(pinned(), environment(), Script(0), pool(), policy, Shape::Paper { alpha: 1.0 });
@@ -130,6 +134,22 @@ fn returns_without_a_future_are_the_rewards_by_hand() {
             assert_eq!(returns.len(), settled);
             close(&returns, (0..settled).map(|t| earned(t, share, lock_step)));
         }
+    }
+}
+
+#[test]
+fn a_team_s_reward_by_priority_is_what_was_said_and_not_what_the_coordinator_answers() {
+    for lock_step in [false, true] {
+        let mut run =
+            Run::of(Config { team_share: 0.25, team_weighted: true, gamma: 0.0, ..Config::paper() }, lock_step);
+        for step in 0..10 {
+            run.steps(1);
+            run.agent.policy_mut().credit(f64::from(step));
+        }
+        let returns = run.take().unwrap().0.returns().to_vec();
+        // The reward of decision t comes in step t + 1; nothing is waited for.
+        assert_eq!(returns.len(), 9);
+        close(&returns, (0..9).map(|t| 0.75 * own(t + 1) + 0.25 * (t + 1) as f64));
     }
 }
 

@@ -3,6 +3,7 @@
 //! The pinball loss says how good quantiles are; the coverage says whether they are what they claim to be. Rates are
 //! compared as logarithms, so a trace of ten requests a second counts as much as one of a thousand.
 
+mod fitted;
 mod simple;
 
 use std::{fmt::Write, fs};
@@ -14,6 +15,7 @@ use meanfield_agent::{
         outlook::Foresee,
     },
     pretraining::Recipe,
+    training::streams::HELD_OUT_TRACES,
 };
 use meanfield_learner::forecast::{HORIZONS, LEVELS, pinball};
 use meanfield_traces::synth::Preset;
@@ -34,8 +36,6 @@ use crate::{
 const SECONDS: f64 = 15.0;
 /// Steps before it counts: six hours of 15 s.
 const WARM: usize = 1440;
-/// Traces of the recipe from here on are for this experiment; training takes the first ones.
-const HELD_OUT: usize = 1 << 20;
 
 /// A forecaster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,14 +45,25 @@ enum Who {
     Seasonal,
     PeakHold,
     Holt,
+    Ets,
+    Mstl,
     Raw,
     Corrected,
     Tuned,
 }
 
 impl Who {
-    const ALL: [Self; 7] =
-        [Self::Naive, Self::Seasonal, Self::PeakHold, Self::Holt, Self::Raw, Self::Corrected, Self::Tuned];
+    const ALL: [Self; 9] = [
+        Self::Naive,
+        Self::Seasonal,
+        Self::PeakHold,
+        Self::Holt,
+        Self::Ets,
+        Self::Mstl,
+        Self::Raw,
+        Self::Corrected,
+        Self::Tuned,
+    ];
 
     fn label(self) -> &'static str {
         match self {
@@ -60,6 +71,8 @@ impl Who {
             Self::Seasonal => "seasonal naive",
             Self::PeakHold => "recent peak",
             Self::Holt => "Holt, damped trend",
+            Self::Ets => "ETS, fitted hourly",
+            Self::Mstl => "MSTL, fitted hourly",
             Self::Raw => "network as shipped",
             Self::Corrected => "network, corrected",
             Self::Tuned => "network, corrected and tuned",
@@ -75,6 +88,8 @@ impl Who {
             Self::Seasonal => Box::new(Simple::new(Rule::Seasonal)),
             Self::PeakHold => Box::new(Simple::new(Rule::PeakHold)),
             Self::Holt => Box::new(Simple::new(Rule::Holt)),
+            Self::Ets => Box::new(Simple::new(Rule::Ets)),
+            Self::Mstl => Box::new(Simple::new(Rule::Mstl)),
             Self::Raw => network(false, false)?,
             Self::Corrected => network(true, false)?,
             Self::Tuned => network(true, true)?,
@@ -98,7 +113,7 @@ struct Figures {
 
 fn judge(job: &Job) -> anyhow::Result<Figures> {
     let recipe = Recipe { presets: vec![job.preset.parse()?], ..Recipe::default() };
-    let rates = recipe.trace(HELD_OUT + job.trace)?;
+    let rates = recipe.trace(HELD_OUT_TRACES + job.trace)?;
     let mut who = job.who.make()?;
     let log = |rate: f64| (rate + 1.0 / SECONDS).ln() as f32;
     let (mut loss, mut coverage, mut count) = ([0.0; HORIZONS.len()], [[0.0; LEVELS.len()]; HORIZONS.len()], 0.0);
@@ -161,7 +176,8 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     let setup = format!(
         "Pinball loss x 1000 of the logarithm of the highest rate of the next {} and {} steps of 15 s, averaged; {each} synthetic \
          trace(s) of each kind that nobody trained on, after six hours; and how often what came was within a level. \
-         Simple forecasts get their quantiles from their own errors of the last four hours.",
+         Simple forecasts get their quantiles from their own errors of the last four hours. ETS and MSTL are those of the \
+         library augurs; the season of MSTL is the detected one.",
         HORIZONS[0], HORIZONS[1]
     );
     say!("{}\n\n{setup}", table(header.clone(), rows.clone()));

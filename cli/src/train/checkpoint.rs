@@ -1,4 +1,4 @@
-//! Checkpoints of a training: one folder each, moved into place when it is whole.
+//! Checkpoints of a training: one folder each, moved into place when it is whole and on disk.
 
 use std::{
     fs,
@@ -10,6 +10,7 @@ use meanfield_agent::training::{Progress, Saved};
 use serde::{Deserialize, Serialize};
 
 use super::settings::Settings;
+use crate::file;
 
 const PREFIX: &str = "checkpoint-";
 
@@ -32,7 +33,7 @@ pub fn write(out: &Path, settings: &Settings, saved: &Saved, curve: &[Progress])
         fs::create_dir_all(&unfinished)?;
         for (name, networks) in [("network", &saved.learners), ("base", &saved.bases)] {
             for (index, bytes) in networks.iter().enumerate() {
-                fs::write(unfinished.join(format!("{name}-{index:04}.safetensors")), bytes)?;
+                file::write(&unfinished.join(format!("{name}-{index:04}.safetensors")), bytes)?;
             }
         }
         let state = State {
@@ -42,9 +43,10 @@ pub fn write(out: &Path, settings: &Settings, saved: &Saved, curve: &[Progress])
             bases: saved.bases.len(),
             curve: curve.iter().map(|point| [point.reward, point.violations, point.cores]).collect(),
         };
-        fs::write(unfinished.join("state.json"), serde_json::to_vec(&state)?)?;
+        file::write(&unfinished.join("state.json"), &serde_json::to_vec(&state)?)?;
+        file::sync(&unfinished)?;
         let _ = fs::remove_dir_all(&folder);
-        Ok(fs::rename(&unfinished, &folder)?)
+        file::rename(&unfinished, &folder)
     };
     written().with_context(|| format!("cannot write {}", folder.display()))?;
     for older in all(out)?.into_iter().filter(|other| *other != folder) {
@@ -52,6 +54,11 @@ pub fn write(out: &Path, settings: &Settings, saved: &Saved, curve: &[Progress])
         let _ = fs::remove_dir_all(older);
     }
     Ok(folder)
+}
+
+/// Where checkpoints are looked for.
+pub fn pattern(out: &Path) -> PathBuf {
+    out.join(format!("{PREFIX}*"))
 }
 
 /// All whole checkpoints, the last one last.

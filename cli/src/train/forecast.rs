@@ -3,19 +3,16 @@
 use std::fs;
 
 use anyhow::Context;
-use meanfield_agent::pretraining::Recipe;
+use meanfield_agent::{pretraining::Recipe, training::streams::HELD_OUT_TRACES};
 use meanfield_learner::forecast;
 
 use crate::{args::TrainArgs, file};
-
-/// Traces of the recipe from here on are for looking at, not for training.
-const HELD_OUT: usize = 1 << 20;
 
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let recipe = Recipe::default();
     fs::create_dir_all(&args.out).with_context(|| format!("cannot write to {}", args.out.display()))?;
     let network = recipe.train(|pass, loss| say!("pass {:>2}: pinball loss {:.5}", pass + 1, loss))?;
-    let [near, ahead] = forecast::loss(&network, &recipe.samples(HELD_OUT, HELD_OUT + 60)?)?;
+    let [near, ahead] = forecast::loss(&network, &recipe.samples(HELD_OUT_TRACES, HELD_OUT_TRACES + 60)?)?;
     let path = args.out.join("forecast.safetensors");
     file::replace(&path, &network.save()?)?;
     say!(

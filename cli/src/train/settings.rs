@@ -1,10 +1,15 @@
 //! What to train, as a TOML file.
 
-use std::{collections::HashMap, fs, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use anyhow::Context;
 use meanfield_agent::policy::ppo;
-use meanfield_common::invalid::Invalid;
+use meanfield_common::{invalid::Invalid, scarcity::Weight};
 use meanfield_learner::Config;
 use meanfield_simulator::{
     scenario::Scenario,
@@ -12,6 +17,10 @@ use meanfield_simulator::{
 };
 use meanfield_traces::synth::Preset;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What `learner.sharing` was called before.
+const OLDER: &str = "shared_network";
 
 /// The file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +51,8 @@ pub struct Cluster {
     pub demand: f64,
     /// Files of workloads instead of the twelve functions.
     pub workloads: Vec<PathBuf>,
+    /// Priorities, which agents take in turn; none is the same one for all.
+    pub weights: Vec<f64>,
 }
 
 /// Stops when the mean reward over a window has not become better for so many episodes.
@@ -68,7 +79,8 @@ impl Default for Settings {
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { agents: 12, loads: vec![Preset::Diurnal.name().to_owned()], demand: 1.0, workloads: Vec::new() }
+        let loads = vec![Preset::Diurnal.name().to_owned()];
+        Self { agents: 12, loads, demand: 1.0, workloads: Vec::new(), weights: Vec::new() }
     }
 }
 
@@ -108,8 +120,15 @@ impl Settings {
             .map_err(|error| Invalid::new("preset", format!("{:?}", self.preset), error.to_string()))?;
         // As JSON, which can say that there is none of something: in TOML the preset's would become the default's.
         let mut settings = serde_json::to_value(&preset).context("the preset cannot be written down")?;
+        // Its older name; the preset has the setting under the newer one.
+        let named = |key: &str| if key == OLDER { "sharing" } else { key }.to_owned();
+        if let (Some(older), Some(newer)) = (self.learner.get(OLDER), self.learner.get("sharing")) {
+            let bound = format!("to be given together with its newer name, learner.sharing = {newer}");
+            Err(Invalid::new(format!("learner.{OLDER}"), older, bound))?;
+        }
         for (key, value) in &self.learner {
-            settings[key] = serde_json::to_value(value)?;
+            finite(&below("learner", key), value)?;
+            settings[named(key)] = serde_json::to_value(value)?;
         }
         let config: Config = serde_json::from_value(settings)
             .map_err(|error| Invalid::new("learner", "what it is", format!("settings of a learner: {error}")))?;
@@ -125,7 +144,7 @@ impl Settings {
 
     /// The clusters to train on.
     pub fn clusters(&self) -> anyhow::Result<(Scenario, Vec<Preset>)> {
-        let Cluster { agents, loads, demand, workloads } = &self.scenario;
+        let Cluster { agents, loads, demand, workloads, weights } = &self.scenario;
         if !(0.01..=100.0).contains(demand) {
             Err(Invalid::new("scenario.demand", demand, "from 0.01 to 100"))?;
         }
@@ -140,18 +159,65 @@ impl Settings {
         let scaled: Vec<_> = (running.iter())
             .map(|workload| Arc::new(Workload { demand: workload.demand * demand, ..(**workload).clone() }))
             .collect();
-        Ok((Scenario::of(&scaled, *agents, 1)?, presets))
+        let mut scenario = Scenario::of(&scaled, *agents, 1)?;
+        if !weights.is_empty() {
+            let weights = weights.iter().map(|weight| Weight::try_from(*weight)).collect::<Result<Vec<_>, _>>();
+            let weights = weights.map_err(|error| Invalid { field: "scenario.weights".to_owned(), ..error })?;
+            scenario = scenario.with_weights(&weights)?;
+        }
+        Ok((scenario, presets))
     }
 
-    /// Which settings differ, for an error message.
+    /// Which settings differ, with both values, for an error message.
     pub fn differences(&self, other: &Self) -> anyhow::Result<Vec<String>> {
-        let tables = [toml::Table::try_from(self)?, toml::Table::try_from(other)?];
-        let [ours, theirs]: [HashMap<_, _>; 2] = tables.map(|table| table.into_iter().collect());
-        let mut names: Vec<_> =
-            ours.keys().chain(theirs.keys()).filter(|key| ours.get(*key) != theirs.get(*key)).collect();
-        names.sort_unstable();
-        names.dedup();
-        Ok(names.into_iter().cloned().collect())
+        let (ours, theirs) = (self.values()?, other.values()?);
+        let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        let shown = |values: &BTreeMap<String, Value>, name: &String| {
+            values.get(name).filter(|value| !value.is_null()).map_or("none".to_owned(), Value::to_string)
+        };
+        let pairs = names.into_iter().map(|name| (name, shown(&ours, name), shown(&theirs, name)));
+        Ok(pairs
+            .filter(|(_, ours, theirs)| ours != theirs)
+            .map(|(name, ours, theirs)| format!("{name} is {ours} here and {theirs} there"))
+            .collect())
+    }
+
+    /// Every setting under its whole name, the preset's among them.
+    fn values(&self) -> anyhow::Result<BTreeMap<String, Value>> {
+        let mut all = serde_json::to_value(self)?;
+        // By way of text, in which a number is as short as it was written.
+        all["learner"] = serde_json::from_str(&serde_json::to_string(&self.config()?)?)?;
+        let mut values = BTreeMap::new();
+        flatten("", all, &mut values);
+        Ok(values)
+    }
+}
+
+/// Takes a document apart: what stands in a table is named `table.key`.
+fn flatten(name: &str, value: Value, values: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(table) => {
+            for (key, value) in table {
+                flatten(&below(name, &key), value, values);
+            }
+        }
+        value => {
+            values.insert(name.to_owned(), value);
+        }
+    }
+}
+
+fn below(name: &str, key: &str) -> String {
+    if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") }
+}
+
+/// Refuses numbers that are none: JSON would take them for something that is absent.
+fn finite(name: &str, value: &toml::Value) -> Result<(), Invalid> {
+    match value {
+        toml::Value::Float(number) if !number.is_finite() => Err(Invalid::new(name, number, "a finite number")),
+        toml::Value::Array(values) => values.iter().try_for_each(|value| finite(name, value)),
+        toml::Value::Table(table) => table.iter().try_for_each(|(key, value)| finite(&below(name, key), value)),
+        _ => Ok(()),
     }
 }
 
@@ -159,6 +225,8 @@ fn read(path: &PathBuf) -> anyhow::Result<Arc<Workload>> {
     let name = path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|error| Invalid::new("scenario.workloads", &name, error.to_string()))?;
-    let workload = Workload::parse(&text, &name)?;
+    let workload = Workload::parse(&text, &name);
+    let workload =
+        workload.map_err(|error| Invalid::new("scenario.workloads", &name, format!("a workload: {error}")))?;
     Ok(Arc::new(workload))
 }

@@ -1,5 +1,7 @@
 //! Trainings that are stopped, resumed, damaged and refused.
 
+use meanfield_learner::{Learner, Sharing};
+
 use super::*;
 
 fn settings(text: &str) -> anyhow::Result<Settings> {
@@ -58,7 +60,38 @@ fn a_checkpoint_of_other_networks_or_settings_is_refused_in_words() {
     let shapes = refusal(&small("paper-simppo", ""));
     assert!(shapes.contains("29+12 inputs") && shapes.contains("7+12 inputs"), "{shapes}");
     let seed = refusal(&small("default", "seed = 2"));
-    assert!(seed.contains("another seed"), "{seed}");
+    assert!(seed.contains("seed is 2 here and 1 there"), "{seed}");
+    let mut other = small("default", "");
+    other.learner.insert("gamma".to_owned(), toml::Value::Float(0.5));
+    other.scenario.agents = 5;
+    let both = refusal(&other);
+    for part in
+        ["learner.gamma is 0.5 here and 0.9 there", "scenario.agents is 5 here and 4 there", "checkpoint-000002"]
+    {
+        assert!(both.contains(part), "{both}");
+    }
+    assert!(!both.contains("seed is"), "{both}");
+}
+
+#[test]
+fn going_on_from_nothing_is_refused_with_where_it_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    for out in [folder.path().to_owned(), folder.path().join("nowhere")] {
+        let error = train(&small("default", ""), &out, true, None, None).unwrap_err().to_string();
+        assert!(error.contains(&out.join("checkpoint-*").display().to_string()), "{error}");
+    }
+    assert!(!folder.path().join("nowhere").exists(), "nothing was written");
+}
+
+#[test]
+fn categories_that_nobody_is_of_leave_no_file() {
+    let out = tempfile::tempdir().unwrap();
+    let mut settings = small("default", "");
+    settings.learner.insert("sharing".to_owned(), "category".into());
+    settings.scenario.agents = 1;
+    train(&settings, out.path(), false, None, None).unwrap();
+    let models: Vec<_> = outcome(out.path()).into_iter().filter(|(name, _)| name.starts_with("model-")).collect();
+    assert_eq!(models.len(), 1, "one agent is of one category");
 }
 
 #[test]
@@ -71,6 +104,48 @@ fn a_loss_that_is_no_number_stops_with_the_last_good_checkpoint() {
     for part in ["no checkpoint yet", "episode 0", "all agents", "critic gradient"] {
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn priorities_change_what_is_learnt_only_where_the_team_s_reward_is_weighted() {
+    let trained = |weighted: bool, weights: &[f64]| {
+        let out = tempfile::tempdir().unwrap();
+        let mut settings = small("simppo", "");
+        settings.learner.insert("team_weighted".to_owned(), weighted.into());
+        settings.scenario.weights = weights.to_vec();
+        train(&settings, out.path(), false, None, None).unwrap();
+        fs::read(out.path().join("curve.csv")).unwrap()
+    };
+    assert!(trained(false, &[]) == trained(false, &[10.0, 1.0]));
+    assert!(trained(true, &[]) == trained(true, &[2.0, 2.0]), "only proportions count");
+    assert!(trained(true, &[]) != trained(true, &[10.0, 1.0]));
+}
+
+#[test]
+fn the_last_good_checkpoint_stays_when_a_later_episode_fails() {
+    let out = tempfile::tempdir().unwrap();
+    let settings = small("default", "");
+    train(&settings, out.path(), false, None, Some(2)).unwrap();
+    let last = checkpoint::all(out.path()).unwrap().pop().unwrap();
+    // A critic whose errors have no square.
+    let network = last.join("network-0000.safetensors");
+    let mut broken = Learner::load(&fs::read(&network).unwrap()).unwrap().network().clone();
+    let (actor, critic) = (broken.parameters().0.to_vec(), vec![1e30; broken.parameters().1.len()]);
+    broken.set_parameters(&actor, &critic).unwrap();
+    fs::write(&network, Learner::from_network(broken, 1).save().unwrap()).unwrap();
+    let before = outcome(&last);
+    let error = format!("{:#}", train(&settings, out.path(), true, None, None).unwrap_err());
+    for part in ["the last good checkpoint is", last.to_str().unwrap(), "episode 2", "all agents"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(outcome(&last) == before && checkpoint::all(out.path()).unwrap() == [last]);
+}
+
+#[test]
+fn the_older_name_of_a_setting_is_understood_but_not_beside_the_newer_one() {
+    let sharing = |text: &str| settings(&format!("[learner]\n{text}")).unwrap().config().unwrap().sharing;
+    assert_eq!(sharing("shared_network = true"), Sharing::Pool);
+    assert_eq!(sharing("shared_network = false"), Sharing::None);
 }
 
 #[test]
@@ -104,7 +179,17 @@ fn what_cannot_be_trained_is_refused_with_the_reason() {
     let file = format!("[scenario]\nworkloads = [{:?}]", workload.display().to_string());
     for (text, parts) in [
         ("[learner]\ngamma = 1.5", &["learner.gamma", "1.5", "[0, 1]"][..]),
-        ("[learner]\nheads = []", &["learner.heads"]),
+        ("[learner]\ngamma = nan", &["learner.gamma", "NaN", "finite"]),
+        ("[learner]\nmax_gradient_norm = inf", &["learner.max_gradient_norm", "inf", "finite"]),
+        ("[learner]\nreward = { kind = \"paper\", alpha = nan }", &["learner.reward.alpha", "NaN"]),
+        ("[scenario]\nweights = [1.0, 0.0]", &["scenario.weights", "0", "[0.001, 1000]"]),
+        ("[learner]\nteam_weighted = true\nteam_share = 0.0", &["learner.team_weighted", "true", "team_share"]),
+        ("[scenario]\ndemand = nan", &["scenario.demand", "NaN"]),
+        (
+            "[learner]\nshared_network = true\nsharing = \"none\"",
+            &["learner.shared_network", "true", "sharing = \"none\""],
+        ),
+        ("[learner]\nheads = []", &["learner.heads", "1 to 8"]),
         ("[learner]\nheads = [3, 3]", &["learner.heads", "[3, 3]"]),
         ("[learner]\ngama = 0.5", &["gama"]),
         ("preset = \"simpo\"", &["simpo", "simppo-all"]),

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use meanfield_agent::policy::outlook::{Foresee, Outlook, Spread};
 use meanfield_learner::forecast::{HORIZONS, History, LEVELS};
 
+use super::fitted::{Fitted, REFIT};
+
 /// Steps of errors that are remembered: four hours of 15 s.
 const WINDOW: usize = 960;
 /// Steps of the recent peak, and smoothing of the level and its trend.
@@ -25,6 +27,10 @@ pub enum Rule {
     PeakHold,
     /// Exponential smoothing with a damped trend: Holt's ETS(A,Ad,N) with fixed weights.
     Holt,
+    /// The same family with weights and trend as fitted once an hour; as now without a fit.
+    Ets,
+    /// ETS and a season of the detected period, if there is one.
+    Mstl,
 }
 
 /// A rule with its errors.
@@ -34,6 +40,7 @@ pub struct Simple {
     rates: VecDeque<f64>,
     level: f64,
     trend: f64,
+    fitted: Option<Fitted>,
     pending: VecDeque<([f64; HORIZONS.len()], [f64; HORIZONS.len()], usize)>,
     errors: [VecDeque<f64>; HORIZONS.len()],
     seconds: f64,
@@ -47,6 +54,7 @@ impl Simple {
             rates: VecDeque::new(),
             level: 0.0,
             trend: 0.0,
+            fitted: None,
             pending: VecDeque::new(),
             errors: [VecDeque::new(), VecDeque::new()],
             seconds: 15.0,
@@ -55,6 +63,11 @@ impl Simple {
 
     fn log(&self, rate: f64) -> f64 {
         (rate + 1.0 / self.seconds).ln()
+    }
+
+    /// The rate of a logarithm.
+    fn rate(&self, log: f64) -> f64 {
+        (log.exp() - 1.0 / self.seconds).max(0.0)
     }
 
     fn ago(&self, steps: usize) -> f64 {
@@ -72,6 +85,10 @@ impl Simple {
                 let ahead = |step: usize| (1..=step).map(|k| DAMPED.powi(k as i32)).sum::<f64>();
                 (self.level + self.trend.max(0.0) * ahead(horizon)).max(0.0)
             }
+            Rule::Ets | Rule::Mstl => {
+                let highest = self.fitted.as_ref().and_then(|fitted| fitted.highest(horizon));
+                highest.map_or(now, |highest| self.rate(highest))
+            }
             Rule::Seasonal => {
                 let Some(period) = self.history.period() else { return now };
                 let then = (1..=horizon).map(|ahead| self.ago(period.saturating_sub(ahead))).fold(0.0, f64::max);
@@ -80,6 +97,18 @@ impl Simple {
                 if stood > 0.0 { then * stands / stood } else { now }
             }
         }
+    }
+
+    /// Shows the fit the newest rate, or makes the next one.
+    fn fit(&mut self, rate: f64) {
+        let value = self.log(rate);
+        if self.fitted.as_mut().is_some_and(|fitted| fitted.push(value)) || !self.rates.len().is_multiple_of(REFIT) {
+            return;
+        }
+        let series: Vec<f64> = self.rates.iter().map(|rate| self.log(*rate)).collect();
+        let period = if self.rule == Rule::Mstl { self.history.period() } else { None };
+        // Without a fit it is as now.
+        self.fitted = Fitted::new(&series, period).ok();
     }
 
     fn settle(&mut self, rate: f64) {
@@ -110,6 +139,8 @@ impl Foresee for Simple {
             Rule::Seasonal => "seasonal naive",
             Rule::PeakHold => "recent peak",
             Rule::Holt => "Holt, damped",
+            Rule::Ets => "ETS",
+            Rule::Mstl => "MSTL",
         }
     }
 
@@ -121,6 +152,9 @@ impl Foresee for Simple {
         let before = if self.rates.len() == 1 { rate } else { self.level };
         self.level = LEVEL * rate + (1.0 - LEVEL) * (before + DAMPED * self.trend);
         self.trend = TREND * (self.level - before) + (1.0 - TREND) * DAMPED * self.trend;
+        if matches!(self.rule, Rule::Ets | Rule::Mstl) {
+            self.fit(rate);
+        }
         let points = HORIZONS.map(|horizon| self.point(horizon));
         self.pending.push_back((points, [0.0; HORIZONS.len()], 0));
         let spread = |row: usize| {
@@ -130,7 +164,7 @@ impl Foresee for Simple {
                 let at = (level * (errors.len() + 1) as f64).ceil() as usize;
                 let error =
                     errors.get(at.saturating_sub(1).min(errors.len().saturating_sub(1))).copied().unwrap_or(0.0);
-                ((self.log(points[row]) + error).exp() - 1.0 / seconds).max(0.0)
+                self.rate(self.log(points[row]) + error)
             }))
         };
         Outlook { next: spread(0), ahead: spread(1) }

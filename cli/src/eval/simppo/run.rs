@@ -7,7 +7,7 @@ use meanfield_agent::{
     fleet::{Fleet, Step},
     link::Nobody,
     policy::{Policy, ppo::Ppo},
-    training::{Trainer, mix},
+    training::{Trainer, mix, streams::HELD_OUT_DAY},
     turns::Rounds,
 };
 use meanfield_common::{identity::PoolName, reward::Shape};
@@ -20,9 +20,6 @@ use serde::{Deserialize, Serialize};
 
 use super::super::contestant::{Contestant, Kind};
 use crate::{in_process::InProcess, train::coordinator};
-
-/// Seeds of days that nobody trained on.
-const HELD_OUT: u64 = 1 << 43;
 
 /// A variant in a family, by the name of its preset.
 pub fn preset(variant: Variant, family: Family) -> String {
@@ -128,7 +125,7 @@ fn day<P: Policy>(
 ) -> anyhow::Result<Served> {
     let scenario = scenario.clone().with_steps(DAY_STEPS)?;
     let (pool, cluster): (PoolName, _) = ("eval".parse()?, scenario.cluster());
-    let seed = mix(seed, HELD_OUT);
+    let seed = mix(seed, HELD_OUT_DAY);
     let mut policies = Vec::new();
     for place in 0..scenario.tenants() {
         policies.push(equip(place, &scenario.tenant(place, seed, Start::Sized)?, &cluster)?);
