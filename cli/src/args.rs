@@ -282,6 +282,13 @@ pub struct EvalArgs {
     /// [default: what the docs show; fewer with --quick].
     #[arg(long, env = "MEANFIELD_TRACES", value_delimiter = ',', value_name = "NAME,...")]
     pub traces: Vec<meanfield_traces::synth::Preset>,
+    /// Recorded loads (baselines, layers, frontier and shift): files as `meanfield trace` reads them, cut into days; every
+    /// other day is for tuning.
+    #[arg(long, env = "MEANFIELD_RECORDED", value_delimiter = ',', value_name = "FILE,...")]
+    pub recorded: Vec<PathBuf>,
+    /// CPU limits over CPU requests, for everybody (baselines, layers, frontier and shift).
+    #[arg(long, env = "MEANFIELD_LIMITS", default_value_t = crate::eval::cell::LIMITS, value_name = "TIMES")]
+    pub limits: f64,
     /// How the days that count are simulated (baselines, layers, frontier, shift and regimes).
     #[arg(long, env = "MEANFIELD_EVAL_MODEL", value_enum, default_value_t = ModelName::Events)]
     pub model: ModelName,

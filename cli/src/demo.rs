@@ -33,7 +33,6 @@ use meanfield_common::identity::PoolName;
 use meanfield_coordinator::{Clock, Coordinator, Options, serve};
 use meanfield_learner::{ActorCritic, Config, Sharing};
 use meanfield_simulator::{cluster::TenantSpec, scenario::Scenario};
-use meanfield_traces::synth;
 use tokio::net::TcpListener;
 
 use crate::{
@@ -130,8 +129,8 @@ fn tuned_hpa(target: Option<f64>, agents: usize) -> anyhow::Result<Contestant> {
         return Ok(Contestant { kind: Kind::HpaCpu, tuned: false, settings });
     }
     let scratch = tempfile::tempdir()?;
-    let setting = Setting { trace: synth::Preset::Diurnal, seed: 1, events: false, tenants: agents };
-    let tuned = tuning::tuned(&[Kind::HpaCpu], setting, 1, None, &Store::new(scratch.path())?)?;
+    let setting = Setting::usual(agents);
+    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, 1, None, &Store::new(scratch.path())?)?;
     tuned.into_iter().next().context("HPA has something to tune")
 }
 

@@ -11,6 +11,7 @@ pub mod contestant;
 mod fluid;
 mod forecast;
 mod layers;
+pub mod load;
 mod networks;
 pub mod regimes;
 mod report;
@@ -19,9 +20,12 @@ mod statistics;
 pub mod tuning;
 pub mod workers;
 
+use meanfield_common::invalid::within;
+
 use crate::args::{EvalArgs, Experiment};
 
 pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
+    within("--limits", args.limits, 1.0, 100.0)?;
     match args.experiment {
         Experiment::Baselines => baselines::run(args),
         Experiment::Fluid => fluid::run(args),

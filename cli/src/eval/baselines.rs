@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     cell::{self, Setting},
     contestant::{Contestant, Kind},
+    load::Load,
     report::{Entry, Report},
     tuning,
     workers::{Store, compute},
@@ -29,27 +30,20 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         (5, vec![Preset::Diurnal, Preset::AzureFunctions, Preset::Worldcup, Preset::Bursty, Preset::Steady], 2)
     };
     let seeds = args.seeds.unwrap_or(seeds);
-    let mut traces = if args.traces.is_empty() { traces } else { args.traces.clone() };
-    // Twice the same days would look like more of them.
-    let mut seen = Vec::new();
-    traces.retain(|trace| {
-        !seen.contains(trace) && {
-            seen.push(*trace);
-            true
-        }
-    });
+    let loads = Load::asked(&args.recorded, &args.traces, &traces)?;
     let store = Store::new(&args.report)?;
 
     let mut jobs = Vec::new();
-    for &trace in &traces {
-        let setting = Setting { trace, seed: 1, events: args.model == ModelName::Events, tenants: TENANTS };
+    for load in &loads {
+        let events = args.model == ModelName::Events;
+        let setting = Setting { load: load.clone(), seed: 1, events, tenants: TENANTS, limits: args.limits };
         let mut contestants: Vec<_> = Kind::ALL.map(Contestant::default_of).to_vec();
-        contestants.extend(tuning::tuned(&Kind::ALL, setting, tuning_days, args.threads, &store)?);
+        contestants.extend(tuning::tuned(&Kind::ALL, &setting, tuning_days, args.threads, &store)?);
         // The tuned form stands below the default one.
         contestants.sort_by_key(|contestant| (contestant.kind, contestant.tuned));
         for contestant in contestants {
             for seed in 1..=seeds {
-                jobs.push(Job { setting: Setting { seed, ..setting }, contestant: contestant.clone() });
+                jobs.push(Job { setting: Setting { seed, ..setting.clone() }, contestant: contestant.clone() });
             }
         }
     }
@@ -60,7 +54,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         contestant,
         result,
     });
-    let report = Report { name: "baselines", args, traces, seeds, entries: entries.collect() };
+    let report = Report { name: "baselines", args, loads, seeds, entries: entries.collect() };
     say!("{}", report.terminal());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
     say!("\nReport: {}", args.report.join(report.page()).display());

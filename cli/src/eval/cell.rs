@@ -10,21 +10,32 @@ use meanfield_simulator::{
 use meanfield_traces::synth::Preset;
 use serde::{Deserialize, Serialize};
 
-use super::contestant::Contestant;
+use super::{contestant::Contestant, load::Load};
 use crate::{
     contest::HISTORY_STEPS,
     score::{Figures, Scores},
 };
 
+/// Limits over requests unless somebody says otherwise.
+pub const LIMITS: f64 = 1.5;
+
 /// Where and when.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Setting {
-    #[serde(with = "name")]
-    pub trace: Preset,
+    pub load: Load,
     pub seed: u64,
     /// Whether the counted day runs request by request.
     pub events: bool,
     pub tenants: usize,
+    /// CPU limits over CPU requests.
+    pub limits: f64,
+}
+
+impl Setting {
+    /// So many tenants under the usual load, in closed form.
+    pub fn usual(tenants: usize) -> Self {
+        Self { load: Load::Made(Preset::Diurnal), seed: 1, events: false, tenants, limits: LIMITS }
+    }
 }
 
 /// What came of it.
@@ -36,10 +47,11 @@ pub struct Result {
 
 /// Runs a policy through twelve hours of the fluid model that do not count, and then through a day that does.
 pub fn run(setting: &Setting, contestant: &Contestant) -> anyhow::Result<Result> {
-    let scenario = Scenario::new(setting.tenants, HISTORY_STEPS + DAY_STEPS)?.with_load(setting.trace);
+    let seed = mix(setting.seed, 0);
+    let scenario = Scenario::new(setting.tenants, HISTORY_STEPS + DAY_STEPS)?.with_overcommit(setting.limits)?;
+    let scenario = setting.load.onto(scenario, setting.seed, seed)?;
     let cluster = scenario.cluster();
     let pool: PoolName = "eval".parse()?;
-    let seed = mix(setting.seed, 0);
     let mut fleet = Fleet::new(&scenario, seed, Start::Sized, pool, Shape::BALANCED, |place, tenant| {
         let policy = contestant.kind.policy(contestant.setting(place), tenant, &cluster)?;
         Ok((Nobody, policy))
@@ -61,18 +73,4 @@ pub fn run(setting: &Setting, contestant: &Contestant) -> anyhow::Result<Result>
 
 async fn round(fleet: &mut Fleet<Nobody, Box<dyn Policy>>) -> anyhow::Result<Vec<meanfield_agent::fleet::Step>> {
     Ok(fleet.round_in_turn().await?)
-}
-
-/// Presets by their names.
-mod name {
-    use meanfield_traces::synth::Preset;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(preset: &Preset, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(preset.name())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Preset, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
 }

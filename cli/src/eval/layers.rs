@@ -1,10 +1,8 @@
 //! `meanfield eval layers`, `frontier` and `shift`: what each layer of the decision adds, at what price.
 //!
 //! A policy that pays more misses less, so two of them are compared at equal cost: the price of a miss is chosen on days
-//! of their own, as the highest for which the plan reserves no more cores there than the tuned HPA does. The days that
-//! are reported are used once.
-
-use std::cmp::Ordering;
+//! of their own, as the one with the fewest misses there among those for which the plan reserves no more cores than the
+//! tuned HPA does. The days that are reported are used once.
 
 use anyhow::Context;
 use meanfield_traces::synth::Preset;
@@ -13,6 +11,7 @@ use serde::Serialize;
 use super::{
     cell::{self, Setting},
     contestant::{self, Contestant, Kind},
+    load::Load,
     report::{Entry, Report},
     statistics::Mean,
     tuning,
@@ -23,7 +22,7 @@ use crate::args::{EvalArgs, Experiment, ModelName};
 /// Tenants of the cluster: the twelve functions.
 const TENANTS: usize = 12;
 /// Prices of a miss, in cores for a window.
-pub const PRICES: [f64; 7] = [10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0];
+pub const PRICES: [f64; 5] = [10.0, 30.0, 100.0, 300.0, 1000.0];
 /// Days on which prices are matched, apart from those for tuning and from those that count.
 const MATCHING: u64 = tuning::SEEDS + (1 << 16);
 
@@ -36,11 +35,18 @@ struct Job {
     contestant: Contestant,
 }
 
+/// Means over the days for matching.
+struct Judged {
+    cores: f64,
+    reward: f64,
+    misses: f64,
+}
+
 /// How large an experiment is.
 struct Scope<'a> {
     args: &'a EvalArgs,
     store: Store,
-    traces: Vec<Preset>,
+    loads: Vec<Load>,
     seeds: u64,
     matching: u64,
 }
@@ -51,18 +57,15 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         Experiment::Shift => ("shift", vec![Preset::AzureFunctions]),
         _ => ("layers", vec![Preset::Diurnal, Preset::AzureFunctions, Preset::Worldcup, Preset::Bursty]),
     };
-    let traces = match (&args.traces[..], args.quick) {
-        ([], true) => usual[..usual.len().min(2)].to_vec(),
-        ([], false) => usual,
-        (given, _) => given.to_vec(),
-    };
+    let usual = if args.quick { &usual[..1] } else { &usual };
+    let loads = Load::asked(&args.recorded, &args.traces, usual)?;
     let seeds = args.seeds.unwrap_or(if args.quick { 1 } else { 5 });
     let scope =
-        Scope { args, store: Store::new(&args.report)?, traces, seeds, matching: if args.quick { 1 } else { 3 } };
-    let contestants = |trace: Preset| match args.experiment {
+        Scope { args, store: Store::new(&args.report)?, loads, seeds, matching: if args.quick { 1 } else { 2 } };
+    let contestants = |load: &Load| match args.experiment {
         Experiment::Frontier => Ok(scope.frontier()),
         Experiment::Shift => scope.matched(
-            trace,
+            load,
             &[
                 Kind::Plan,
                 Kind::PlanForecast,
@@ -71,14 +74,13 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
                 Kind::PlanForecastRaw,
             ],
         ),
-        _ => scope
-            .matched(trace, &[Kind::Plan, Kind::PlanForecast, Kind::PlanKnown1, Kind::PlanKnown2, Kind::PlanKnown4]),
+        _ => scope.matched(load, &[Kind::Plan, Kind::PlanForecast, Kind::PlanKnown2]),
     };
     let mut jobs = Vec::new();
-    for &trace in &scope.traces {
-        for contestant in contestants(trace)? {
+    for load in &scope.loads {
+        for contestant in contestants(load)? {
             for seed in 1..=scope.seeds {
-                jobs.push(Job { setting: scope.setting(trace, seed), contestant: contestant.clone() });
+                jobs.push(Job { setting: scope.setting(load, seed), contestant: contestant.clone() });
             }
         }
     }
@@ -88,7 +90,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         contestant,
         result,
     });
-    let report = Report { name, args, traces: scope.traces.clone(), seeds: scope.seeds, entries: entries.collect() };
+    let report = Report { name, args, loads: scope.loads.clone(), seeds: scope.seeds, entries: entries.collect() };
     say!("{}", report.terminal());
     report.write(&args.report).with_context(|| format!("cannot write the report to {}", args.report.display()))?;
     say!("\nReport: {}", args.report.join(report.page()).display());
@@ -96,20 +98,21 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
 }
 
 impl Scope<'_> {
-    fn setting(&self, trace: Preset, seed: u64) -> Setting {
-        Setting { trace, seed, events: self.args.model == ModelName::Events, tenants: TENANTS }
+    fn setting(&self, load: &Load, seed: u64) -> Setting {
+        let events = self.args.model == ModelName::Events;
+        Setting { load: load.clone(), seed, events, tenants: TENANTS, limits: self.args.limits }
     }
 
     fn compute(&self, name: &'static str, jobs: &[Job]) -> anyhow::Result<Vec<cell::Result>> {
         compute(name, self.args.threads, &self.store, jobs, |job| cell::run(&job.setting, &job.contestant))
     }
 
-    /// Means of cores and reward over the days for matching.
-    fn judged(&self, trace: Preset, contestants: &[Contestant]) -> anyhow::Result<Vec<(f64, f64)>> {
+    /// How each does on the days for matching.
+    fn judged(&self, load: &Load, contestants: &[Contestant]) -> anyhow::Result<Vec<Judged>> {
         let mut jobs = Vec::new();
         for contestant in contestants {
             for day in 0..self.matching {
-                jobs.push(Job { setting: self.setting(trace, MATCHING + day), contestant: contestant.clone() });
+                jobs.push(Job { setting: self.setting(load, MATCHING + day), contestant: contestant.clone() });
             }
         }
         let results = self.compute("matching", &jobs)?;
@@ -117,31 +120,41 @@ impl Scope<'_> {
             Mean::of(&results.iter().map(value).collect::<Vec<_>>()).mean
         };
         let each = results.chunks(usize::try_from(self.matching)?);
-        Ok(each.map(|days| (of(days, |day| day.total.cpu_reserved_cores), of(days, |day| day.total.reward))).collect())
+        let judge = |days: &[cell::Result]| Judged {
+            cores: of(days, |day| day.total.cpu_reserved_cores),
+            reward: of(days, |day| day.total.reward),
+            misses: of(days, |day| day.total.slo_violation_rate_windows),
+        };
+        Ok(each.map(judge).collect())
     }
 
-    /// Tuned rules, and plans at the highest price that keeps them within the cores of the best tuned HPA.
-    fn matched(&self, trace: Preset, plans: &[Kind]) -> anyhow::Result<Vec<Contestant>> {
+    /// Tuned rules, and plans at the price that misses least within the cores of the best tuned HPA.
+    fn matched(&self, load: &Load, plans: &[Kind]) -> anyhow::Result<Vec<Contestant>> {
         let days = if self.args.quick { 1 } else { 2 };
-        let kinds = [&HPA[..], &[Kind::Kpa, Kind::Ensure]].concat();
-        let rules = tuning::tuned(&kinds, self.setting(trace, 1), days, self.args.threads, &self.store)?;
-        let judged = self.judged(trace, &rules)?;
+        let kinds = if self.args.quick { HPA.to_vec() } else { [&HPA[..], &[Kind::Kpa, Kind::Ensure]].concat() };
+        let rules = tuning::tuned(&kinds, &self.setting(load, 1), days, self.args.threads, &self.store)?;
+        let judged = self.judged(load, &rules)?;
         let best = (rules.iter().zip(&judged).filter(|(rule, _)| HPA.contains(&rule.kind)))
-            .max_by(|(_, a), (_, b)| a.1.partial_cmp(&b.1).unwrap_or(Ordering::Equal))
-            .map(|(_, (cores, _))| *cores)
+            .max_by(|(_, a), (_, b)| a.reward.total_cmp(&b.reward))
+            .map(|(_, judged)| judged.cores)
             .context("HPA is among the rules")?;
         let mut contestants = rules;
         contestants.push(Contestant::default_of(Kind::Reactive));
         for &kind in plans {
-            let priced: Vec<_> = PRICES.iter().map(|price| at(kind, *price)).collect();
-            let judged = self.judged(trace, &priced)?;
-            let mut within = priced.iter().zip(&judged).filter(|(_, (cores, _))| *cores <= best);
-            let matched = within.next_back().map_or(&priced[0], |(matched, _)| matched);
-            contestants.push(Contestant { tuned: true, ..matched.clone() });
+            let priced: Vec<_> = self.prices().map(|price| at(kind, price)).collect();
+            let judged = self.judged(load, &priced)?;
+            let within = priced.into_iter().zip(judged).filter(|(_, judged)| judged.cores <= best);
+            let matched = within.min_by(|(_, a), (_, b)| a.misses.total_cmp(&b.misses));
+            // Whoever needs more than HPA at every price has no row here.
+            contestants.extend(matched.map(|(matched, _)| Contestant { tuned: true, ..matched }));
         }
         contestants.push(Contestant::default_of(Kind::PlanForecast));
         contestants.push(Contestant::default_of(Kind::Clairvoyant));
         Ok(contestants)
+    }
+
+    fn prices(&self) -> impl Iterator<Item = f64> + use<> {
+        PRICES.into_iter().step_by(if self.args.quick { 3 } else { 1 })
     }
 
     /// Every policy over the whole range of its setting.
@@ -149,15 +162,13 @@ impl Scope<'_> {
         let quick = self.args.quick;
         let rules = HPA.into_iter().chain([Kind::Kpa]).flat_map(|kind| {
             let grid = kind.settings().map_or(&[] as &[f64], |(_, grid)| grid);
-            grid.iter().step_by(if quick { 3 } else { 1 }).map(move |target| Contestant {
+            grid.iter().step_by(if quick { 4 } else { 2 }).map(move |target| Contestant {
                 settings: vec![contestant::Setting { target: *target, roomy: true }],
                 ..Contestant::default_of(kind)
             })
         });
         let plans = [Kind::Plan, Kind::PlanForecast, Kind::PlanKnown1, Kind::PlanKnown2, Kind::PlanKnown4];
-        let plans = plans
-            .into_iter()
-            .flat_map(|kind| PRICES.iter().step_by(if quick { 3 } else { 1 }).map(move |price| at(kind, *price)));
+        let plans = plans.into_iter().flat_map(|kind| self.prices().map(move |price| at(kind, price)));
         let alone = [Kind::Reactive, Kind::Clairvoyant].map(Contestant::default_of);
         rules.chain(plans).chain(alone).collect()
     }

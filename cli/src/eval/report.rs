@@ -4,12 +4,12 @@ use std::{fmt::Write, fs, path::Path};
 
 use meanfield_agent::fleet::tenant_name;
 use meanfield_simulator::scenario::DAY_STEPS;
-use meanfield_traces::synth::Preset;
 use serde::Serialize;
 
 use super::{
     cell::{self, Setting},
     contestant::Contestant,
+    load::Load,
     statistics::Mean,
 };
 use crate::{
@@ -31,7 +31,7 @@ pub struct Report<'a> {
     /// The experiment, which names its files.
     pub name: &'static str,
     pub args: &'a EvalArgs,
-    pub traces: Vec<Preset>,
+    pub loads: Vec<Load>,
     pub seeds: u64,
     pub entries: Vec<Entry>,
 }
@@ -54,9 +54,9 @@ const COLUMNS: [Column; 10] = [
 
 impl Report<'_> {
     /// Labels in order, each with its figures; over all traces, or over one.
-    fn rows(&self, trace: Option<Preset>) -> Vec<(String, Vec<&Figures>)> {
+    fn rows(&self, load: Option<&Load>) -> Vec<(String, Vec<&Figures>)> {
         let mut rows: Vec<(String, Vec<&Figures>)> = Vec::new();
-        for entry in self.entries.iter().filter(|entry| trace.is_none_or(|trace| entry.setting.trace == trace)) {
+        for entry in self.entries.iter().filter(|entry| load.is_none_or(|load| entry.setting.load == *load)) {
             let label = entry.contestant.label();
             match rows.iter_mut().find(|(known, _)| *known == label) {
                 Some((_, figures)) => figures.push(&entry.result.total),
@@ -79,12 +79,13 @@ impl Report<'_> {
             ModelName::Events => "every request is run (event model)",
             ModelName::Fluid => "in closed form (fluid model)",
         };
-        let traces: Vec<_> = self.traces.iter().map(|trace| trace.name()).collect();
+        let loads: Vec<_> = self.loads.iter().map(Load::name).collect();
         format!(
             "Simulated. Twelve functions share five nodes of 8 cores and 32 GiB; a day of {DAY_STEPS} steps of 15 s after twelve \
-             hours that do not count; {model}; {} seed(s) on each of {}.",
+             hours that do not count; {model}; limits {} times the requests; {} seed(s) on each of {}.",
+            self.args.limits,
             self.seeds,
-            traces.join(", ")
+            loads.join(", ")
         )
     }
 
@@ -104,13 +105,13 @@ impl Report<'_> {
 
     fn markdown(&self) -> String {
         let mut text = format!("{}\n", self.setup());
-        let all = std::iter::once(None).chain(self.traces.iter().copied().map(Some));
-        for trace in all.filter(|trace| trace.is_none() || self.traces.len() > 1) {
-            let title = trace.map_or("all traces", Preset::name);
+        let all = std::iter::once(None).chain(self.loads.iter().map(Some));
+        for load in all.filter(|load| load.is_none() || self.loads.len() > 1) {
+            let title = load.map_or("all traces", Load::name);
             let _ = writeln!(text, "\n### {title}\n");
             let names: Vec<_> = COLUMNS.iter().map(|(name, ..)| *name).collect();
             let _ = writeln!(text, "| policy | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
-            for (label, figures) in self.rows(trace) {
+            for (label, figures) in self.rows(load) {
                 let _ = writeln!(text, "| {label} | {} |", Self::cells(&figures, true).join(" | "));
             }
         }
@@ -131,7 +132,7 @@ impl Report<'_> {
                 let Entry { setting, contestant, .. } = entry;
                 let kind = serde_json::to_value(contestant.kind)?;
                 let kind = kind.as_str().unwrap_or_default();
-                let (trace, seed, own) = (setting.trace.name(), setting.seed, contestant.setting(place));
+                let (trace, seed, own) = (setting.load.name(), setting.seed, contestant.setting(place));
                 let _ = write!(
                     text,
                     "{kind},{},{},{},{trace},{seed},{}",
@@ -159,14 +160,14 @@ impl Report<'_> {
         if self.name != "frontier" {
             return Ok(vec![(format!("{}.svg", self.name), self.plot()?)]);
         }
-        let of = |trace: &Preset| Ok((format!("frontier-{}.svg", trace.name()), self.frontier(*trace)?));
-        self.traces.iter().map(of).collect()
+        let of = |load: &Load| Ok((format!("frontier-{}.svg", load.name()), self.frontier(load)?));
+        self.loads.iter().map(of).collect()
     }
 
     /// Violations against cores on a trace, one line a policy.
-    fn frontier(&self, trace: Preset) -> anyhow::Result<String> {
+    fn frontier(&self, load: &Load) -> anyhow::Result<String> {
         let mut lines: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
-        for (label, figures) in self.rows(Some(trace)) {
+        for (label, figures) in self.rows(Some(load)) {
             let entry = self.entries.iter().find(|entry| entry.contestant.label() == label);
             let Some(kind) = entry.map(|entry| entry.contestant.kind.label()) else { continue };
             let mean =
@@ -177,7 +178,7 @@ impl Report<'_> {
                 None => lines.push((kind, vec![point])),
             }
         }
-        plot::frontier(&format!("Misses against cores, {} (simulated)", trace.name()), &lines)
+        plot::frontier(&format!("Misses against cores, {} (simulated)", load.name()), &lines)
     }
 
     /// Cost and violations of each policy: nearer to the lower left is better.

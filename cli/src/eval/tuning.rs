@@ -25,7 +25,7 @@ struct Job {
 /// The tuned form of a kind under a setting; none where there is nothing to tune. Tuning runs in the fluid model.
 pub fn tuned(
     kinds: &[Kind],
-    setting: Setting,
+    setting: &Setting,
     days: u64,
     threads: Option<NonZero<usize>>,
     store: &Store,
@@ -34,7 +34,7 @@ pub fn tuned(
     for &kind in kinds {
         for candidate in kind.grid() {
             for day in 0..days {
-                let setting = Setting { seed: SEEDS + day, events: false, ..setting };
+                let setting = Setting { seed: SEEDS + day, events: false, ..setting.clone() };
                 jobs.push(Job { setting, contestant: Contestant { kind, tuned: false, settings: vec![candidate] } });
             }
         }

@@ -1,7 +1,6 @@
 //! Who plays: a policy and its way to coordinate.
 
 use anyhow::Context;
-use meanfield_traces::synth::Preset;
 use serde::{Deserialize, Serialize};
 
 use super::link::Coordination;
@@ -52,7 +51,7 @@ pub fn tuned_hpa(args: &EvalArgs, store: &Store) -> anyhow::Result<Contestant> {
     if args.quick {
         return Ok(Contestant::default_of(Kind::HpaCpu));
     }
-    let setting = Setting { trace: Preset::Diurnal, seed: 1, events: false, tenants: 12 };
-    let tuned = tuning::tuned(&[Kind::HpaCpu], setting, 1, args.threads, store)?;
+    let setting = Setting::usual(12);
+    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, 1, args.threads, store)?;
     tuned.into_iter().next().context("HPA has something to tune")
 }
