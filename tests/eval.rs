@@ -97,7 +97,15 @@ fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_ove
     let flags = ["regimes", "--quick", "--seeds", "2", "--model", "fluid"];
     let output = run(one.path(), &[&flags[..], &["--threads", "1"]].concat());
     println!("{output}");
-    for part in ["roomy", "overload", "queue model + grants", "learner + headroom in g", "central", "Simulated"] {
+    for part in [
+        "roomy",
+        "overload",
+        "queue model + grants",
+        "queue model + forecast + grants",
+        "learner + headroom in g",
+        "central",
+        "Simulated",
+    ] {
         assert!(output.contains(part), "{part} is missing:\n{output}");
     }
     run(two.path(), &[&flags[..], &["--threads", "3"]].concat());
@@ -112,7 +120,7 @@ fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_ove
         let days = entries.iter().filter(|entry| {
             let rule = &entry["job"]["player"]["rule"];
             entry["job"]["regime"] == regime
-                && rule["contestant"]["kind"] == "reactive"
+                && rule["contestant"]["kind"] == "plan-forecast"
                 && rule["coordination"] == coordination
         });
         let rates: Vec<_> =

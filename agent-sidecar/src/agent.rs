@@ -42,6 +42,8 @@ struct Memory {
     request: Option<MilliCores>,
     /// The CPU limit that a grant has cut, to go back to.
     full: Option<MilliCores>,
+    /// The scale that a grant has cut.
+    uncut: Option<Scale>,
     rate: Option<f64>,
     /// g and directives as last heard; kept while the coordinator is away.
     auxiliary: AuxiliaryState,
@@ -125,14 +127,16 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         let Memory { auxiliary, directives: Directives { paused }, action: previous, .. } = self.memory;
         let scarcity = self.memory.told.now();
         let (target, auxiliary) = (&self.target, &auxiliary);
-        let view = View { target, seen: &seen, state: &state, auxiliary, scarcity, previous, paused };
+        let uncut = self.memory.uncut.unwrap_or(seen.scale);
+        let view = View { target, seen: &seen, state: &state, auxiliary, scarcity, uncut, previous, paused };
         let mut decision = self.policy.decide(&view)?;
         decision.scale = self.memory.undo_cut(&seen.scale, &decision.scale);
 
         // Guard.
         let wish = bounds.clamp(&decision.scale);
         self.memory.claimant.wished(&wish, decision.request);
-        let mut verdict = guard::check(bounds, &seen.scale, &decision.scale);
+        let mut verdict = guard::check(bounds, &uncut, &decision.scale);
+        let full = verdict.scale;
         if let Some(grant) = scarcity.and_then(|scarcity| scarcity.grant) {
             let one = self.memory.claimant.request(verdict.scale.limit.cpu, decision.request);
             verdict = guard::cut(bounds, verdict, one, &grant);
@@ -142,10 +146,13 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
 
         // Actuate.
         let action = if paused {
+            // Whatever is done to the workload meanwhile is the operator's doing.
+            self.memory.uncut = None;
             Action::HOLD
         } else {
             // A request never exceeds its limit, also where the guard has cut that.
             let request = decision.request.map(|cpu| cpu.clamp(MilliCores(1), verdict.scale.limit.cpu));
+            self.memory.uncut = (verdict.clip == Some(Clip::Grant)).then_some(full);
             self.memory.full = (verdict.scale.limit.cpu < wish.limit.cpu).then_some(wish.limit.cpu).filter(|_| {
                 // Also on the way back, which the rate of change makes longer.
                 verdict.clip == Some(Clip::Grant) || self.memory.full.is_some()

@@ -70,9 +70,16 @@ impl<L: Link, P: Policy> Fleet<L, P> {
         Ok(fleet)
     }
 
-    /// A tenant joins the running cluster.
-    pub fn join(&mut self, place: usize, spec: TenantSpec, link: L, policy: P) -> Result<AgentName, Error> {
-        let target = target(place, &spec, Weight::default())?;
+    /// A tenant joins the running cluster; its objective is worth so much.
+    pub fn join(
+        &mut self,
+        place: usize,
+        spec: TenantSpec,
+        weight: Weight,
+        link: L,
+        policy: P,
+    ) -> Result<AgentName, Error> {
+        let target = target(place, &spec, weight)?;
         let name = target.name.clone();
         let id = self.cluster.lock().join(spec)?;
         let environment = Tenant::new(self.cluster.clone(), id, target.name.clone());

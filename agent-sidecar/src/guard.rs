@@ -61,16 +61,17 @@ pub fn check(bounds: &Bounds, current: &Scale, wish: &Scale) -> Verdict {
     Verdict { scale, clip }
 }
 
-/// What of a verdict a grant allows, given what a replica of it reserves: fewer replicas, and where even the fewest are
-/// too many, smaller ones, but nothing outside the bounds. The rate of change does not hold here, since others wait for
-/// what is given up. Memory is given back by replicas only: a lower limit would get them killed.
+/// What of a verdict a grant allows, given what a replica of it reserves: no more replicas than it takes to use the
+/// grant up, each as much smaller as it must be, but nothing outside the bounds. So all that was granted is used, also by
+/// few large replicas. The rate of change does not hold here, since others wait for what is given up. Memory is given back
+/// by replicas only: a lower limit would get them killed.
 #[must_use]
 pub fn cut(bounds: &Bounds, verdict: Verdict, request: MilliCores, grant: &Grant) -> Verdict {
     let Verdict { mut scale, .. } = verdict;
-    let fitting = |cap: f64, one: f64| if one > 0.0 { (cap / one + 1e-9).floor() } else { f64::INFINITY };
-    let by_cores = grant.cores.map_or(f64::INFINITY, |cap| fitting(cap.get(), request.cores()));
+    let over = |cap: f64, one: f64| if one > 0.0 { cap / one } else { f64::INFINITY };
+    let by_cores = grant.cores.map_or(f64::INFINITY, |cap| (over(cap.get(), request.cores()) - 1e-9).ceil());
     let gibibytes = scale.limit.memory.as_mebi() / 1024.0;
-    let by_memory = grant.memory_gib.map_or(f64::INFINITY, |cap| fitting(cap.get(), gibibytes));
+    let by_memory = grant.memory_gib.map_or(f64::INFINITY, |cap| (over(cap.get(), gibibytes) + 1e-9).floor());
     let most = by_cores.min(by_memory).min(f64::from(u32::MAX)) as u32;
     scale.replicas = scale.replicas.min(most.max(*bounds.replicas().start()));
     let reserved = request.cores() * f64::from(scale.replicas);
@@ -126,11 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_takes_replicas_first_then_size_and_never_leaves_the_bounds() {
+    fn a_grant_is_used_up_by_as_few_replicas_as_can_and_never_leaves_the_bounds() {
         let verdict = Verdict { scale: scale(6, 1500, 1000), clip: None };
         let cut = |cores: f64| cut(&bounds(), verdict, MilliCores(1000), &granted(cores));
         assert_eq!(cut(6.0), verdict);
-        assert_eq!(cut(4.5), Verdict { scale: scale(4, 1500, 1000), clip: Some(Clip::Grant) });
+        assert_eq!(cut(5.0), Verdict { scale: scale(5, 1500, 1000), clip: Some(Clip::Grant) });
+        assert_eq!(cut(4.5), Verdict { scale: scale(5, 1350, 1000), clip: Some(Clip::Grant) });
         assert_eq!(cut(0.5), Verdict { scale: scale(1, 750, 1000), clip: Some(Clip::Grant) });
         assert_eq!(cut(0.0), Verdict { scale: scale(1, 100, 1000), clip: Some(Clip::Grant) }, "the bounds win");
     }

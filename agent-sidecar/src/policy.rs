@@ -41,6 +41,9 @@ pub struct View<'a> {
     pub auxiliary: &'a AuxiliaryState,
     /// How scarce the pool's capacity is, as last heard; none where nobody knows it.
     pub scarcity: Option<Scarcity>,
+    /// What it would have if no grant had cut it: what is there, unless one has. Whoever moves in steps moves from here,
+    /// and so has all of it back as soon as the cap is lifted.
+    pub uncut: Scale,
     /// What was done in the step before.
     pub previous: Action,
     /// Whether the decision will only be looked at, not carried out: nothing may be learnt from it.

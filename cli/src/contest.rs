@@ -152,7 +152,7 @@ impl Contest {
             let mut arrivals = spec.arrivals.to_vec();
             arrivals.rotate_left(step);
             let (link, policy) = equip(newcomer, &TenantSpec { arrivals: arrivals.into(), ..spec.clone() })?;
-            let name = fleet.join(newcomer, spec, link, policy)?;
+            let name = fleet.join(newcomer, spec, self.scenario.weight(newcomer), link, policy)?;
             return Ok(Some(format!("day {}: {name} joins", day + 1)));
         }
         if step == 2 * DAY_STEPS / 3 {

@@ -219,7 +219,7 @@ pub struct Scarcity {
     pub headroom: Headroom,
     /// What a core is worth now, in weight: 0 while there is enough for everybody.
     pub price: f64,
-    /// The agent's cap; none unless it has to yield.
+    /// The agent's cap; none where it gets what it claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
 }

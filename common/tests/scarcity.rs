@@ -4,7 +4,9 @@
 
 use meanfield_common::scarcity::{
     Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share, Weight,
-    allocation::{EVIDENCE, EVIDENCE_FLOOR, FLOOR, Need, Outcome, STAY, Slot, allocate},
+    allocation::{
+        BARE, BARE_FLOOR, EVIDENCE, EVIDENCE_FLOOR, EVIDENCE_MEMORY, FLOOR, Need, Outcome, STAY, Slot, allocate,
+    },
 };
 use proptest::prelude::*;
 
@@ -57,6 +59,20 @@ fn the_least_valuable_need_yields_whole() {
 }
 
 #[test]
+fn comfort_shrinks_before_anybody_yields() {
+    // Works of 3 and 6 need 3.9 and 7.5 at least; they claim 5.5 and 10 of 12 cores.
+    let mut pool = slots(&[claim(5.5, 0.1, 3.0, 1.0), claim(10.0, 0.1, 6.0, 1.0)]);
+    run((12.0, 100.0), &mut pool, Outcome::default());
+    let caps: Vec<_> = caps(&pool).into_iter().flatten().collect();
+    let part = (12.0 - 3.9 - 7.5) / (1.6 + 2.5);
+    assert!((caps[0] - (3.9 + 1.6 * part)).abs() < 1e-6 && (caps[1] - (7.5 + 2.5 * part)).abs() < 1e-6, "{caps:?}");
+    // One that claims no more than it needs hears nothing.
+    let mut pool = slots(&[claim(3.5, 0.1, 3.0, 1.0), claim(10.0, 0.1, 6.0, 1.0)]);
+    run((12.0, 100.0), &mut pool, Outcome::default());
+    assert!(pool[0].grant.is_none() && pool[1].grant.is_some());
+}
+
+#[test]
 fn one_large_victim_spares_the_small_ones() {
     // The smallest worth is that of the light one; but the large one must yield anyway, and then it fits.
     let mut pool = slots(&[cpu(1.0, 0.05), cpu(10.0, 1.0), cpu(3.0, 1.0)]);
@@ -79,11 +95,11 @@ fn claims_count_as_far_as_the_work_bears_them_out() {
     let outcome = run((8.0, 100.0), &mut pool, Outcome::default());
     assert_eq!((outcome.capped, outcome.grants), (1, 0), "4 and 4 fit");
     assert!(pool[0].need.unwrap().capped && !pool[1].need.unwrap().capped);
-    // Nor does one look small that holds much.
+    // Nor is one that holds much served for little: it keeps what it claims.
     let modest = Claim { wanted: cpu(0.5, 1.0).wanted, offered: Cores::clamped(0.3), ..cpu(6.0, 1.0) };
     let mut pool = slots(&[modest, cpu(2.0, 1.0)]);
     run((4.0, 100.0), &mut pool, Outcome::default());
-    assert_eq!(caps(&pool), [Some(2.0), None]);
+    assert_eq!(caps(&pool), [Some(0.5), None]);
     assert_eq!(EVIDENCE.mul_add(2.0, EVIDENCE_FLOOR[0]), 4.0);
 }
 
@@ -176,10 +192,30 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         .prop_map(|(cores, memory, offered, weight)| claim(cores, memory, offered, weight))
 }
 
-/// What a claim counts for, computed on its own.
-fn counted(claim: &Claim) -> f64 {
+/// What a claim counts for, in cores and gibibytes, computed on its own.
+fn counted(claim: &Claim) -> [f64; 2] {
     let offered = claim.offered.get();
-    claim.wanted.cores.get().min(EVIDENCE * offered + EVIDENCE_FLOOR[0]).max(offered).max(claim.held.cores.get() / 2.0)
+    let cores = claim.wanted.cores.get().min(EVIDENCE * offered + EVIDENCE_FLOOR[0]).max(offered);
+    [cores, claim.wanted.memory_gib.get().min(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1])]
+}
+
+fn held(claim: &Claim) -> [f64; 2] {
+    [claim.held.cores.get(), claim.held.memory_gib.get()]
+}
+
+/// The caps of one agent, in cores and gibibytes.
+fn caps_of(slot: &Slot) -> [Option<f64>; 2] {
+    let grant = slot.grant;
+    [grant.and_then(|grant| grant.cores).map(Cores::get), grant.and_then(|grant| grant.memory_gib).map(Gibibytes::get)]
+}
+
+fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
+}
+
+/// A claim of somebody who holds something else than it wants.
+fn any_claim_and_held() -> impl Strategy<Value = Claim> {
+    (any_claim(), any_claim()).prop_map(|(claim, other)| Claim { held: other.held, ..claim })
 }
 
 proptest! {
@@ -187,18 +223,88 @@ proptest! {
     fn grants_fit_or_are_floors(claims in prop::collection::vec(any_claim(), 1..40), cores in 1.0..100.0_f64) {
         let mut pool = slots(&claims);
         let outcome = run((cores, 1e6), &mut pool, Outcome::default());
-        let asked: f64 = claims.iter().map(counted).sum();
-        let allowed: f64 = claims.iter().zip(caps(&pool)).map(|(claim, cap)| cap.unwrap_or_else(|| counted(claim))).sum();
-        let floors: f64 = claims.iter().map(|claim| counted(claim).min(FLOOR[0])).sum();
-        let dust = 1e-6 * asked.max(1.0);
-        prop_assert!(allowed <= cores.max(floors) + dust, "{allowed} of {cores}");
-        if asked <= cores {
+        let taken = sum(claims.iter().map(|claim| counted(claim)[0].max(held(claim)[0])));
+        let asked = sum(claims.iter().map(|claim| counted(claim)[0]));
+        let dust = 1e-6 * taken.max(1.0);
+        if taken <= cores {
             prop_assert_eq!(outcome.grants, 0);
-        } else {
-            prop_assert!(allowed >= cores - dust, "{allowed}: what is there is given away");
+            return Ok(());
         }
+        let mine = |(claim, cap): (&Claim, Option<f64>)| cap.unwrap_or_else(|| counted(claim)[0]);
+        let allowed = sum(claims.iter().zip(caps(&pool)).map(mine));
+        let floors = sum(claims.iter().map(|claim| counted(claim)[0].min(FLOOR[0])));
+        prop_assert!(allowed <= cores.max(floors) + dust, "{allowed} of {cores}");
+        prop_assert!(allowed >= cores.min(asked) - dust, "{allowed}: what is there is given away");
         for (claim, cap) in claims.iter().zip(caps(&pool)) {
-            prop_assert!(cap.is_none_or(|cap| cap >= counted(claim).min(FLOOR[0]) - dust && cap <= counted(claim) + dust));
+            let most = counted(claim)[0];
+            prop_assert!(cap.is_none_or(|cap| cap >= most.min(FLOOR[0]) - dust && cap <= most + dust));
+        }
+    }
+
+    /// Whatever was claimed and held before: caps and the claims of those without one fit, and so do caps and what
+    /// those without one hold.
+    #[test]
+    fn nothing_is_promised_twice(
+        rounds in prop::collection::vec(prop::collection::vec(any_claim_and_held(), 12), 1..6),
+        cores in 1.0..100.0_f64, memory in 1.0..100.0_f64,
+    ) {
+        let mut pool = slots(&rounds[0]);
+        let mut outcome = Outcome::default();
+        for claims in &rounds {
+            pool.iter_mut().zip(claims).for_each(|(slot, claim)| slot.need = Some(claim.into()));
+            outcome = run((cores, memory), &mut pool, outcome);
+            for (which, size) in [cores, memory].into_iter().enumerate() {
+                let wanted = |claim: &Claim| [claim.wanted.cores.get(), claim.wanted.memory_gib.get()][which];
+                let caps: Vec<_> = pool.iter().map(|slot| caps_of(slot)[which]).collect();
+                let most = size.max(FLOOR[which] * claims.len() as f64);
+                let claimed = claims.iter().zip(&caps).map(|(claim, cap)| cap.unwrap_or(wanted(claim).min(counted(claim)[which])));
+                let claimed = sum(claimed);
+                let kept = sum(claims.iter().zip(&caps).map(|(claim, cap)| cap.unwrap_or(held(claim)[which])));
+                let dust = 1e-6 * claimed.max(kept).max(1.0);
+                prop_assert!(claimed <= most + dust && kept <= most + dust, "{claimed} and {kept} of {size}: {caps:?}");
+            }
+        }
+    }
+
+    /// One that would have to yield does so whatever it claims, and nobody gets more than its work bears out.
+    #[test]
+    fn claiming_more_gains_nothing_that_the_work_does_not_bear_out(
+        claims in prop::collection::vec(any_claim(), 1..20), cores in 1.0..60.0_f64, times in 1.0..100.0_f64,
+    ) {
+        let mut honest = slots(&claims);
+        run((cores, 1e6), &mut honest, Outcome::default());
+        let more = Amount { cores: Cores::clamped(times * claims[0].wanted.cores.get()), ..claims[0].wanted };
+        let loud = Claim { wanted: more, ..claims[0] };
+        let mut pool = slots(&[&[loud], &claims[1..]].concat());
+        run((cores, 1e6), &mut pool, Outcome::default());
+        let offered = loud.offered.get();
+        let dust = 1e-6 * offered.max(1.0);
+        if let Some(cap) = caps(&pool)[0] {
+            prop_assert!(cap <= EVIDENCE * offered + EVIDENCE_FLOOR[0] + dust);
+        }
+        // Below its bare need it yields: then it yields all the more when it claims more.
+        let bare = counted(&claims[0])[0].min(BARE * offered + BARE_FLOOR);
+        if let Some(cap) = caps(&honest)[0].filter(|cap| *cap < bare - dust) {
+            prop_assert!(caps(&pool)[0].is_some_and(|loud| loud <= cap + dust), "{cap} and {:?}", caps(&pool)[0]);
+        }
+    }
+
+    /// In a crowded pool one that claims next to nothing keeps next to nothing, however much it holds.
+    #[test]
+    fn claiming_less_gains_nothing(
+        claims in prop::collection::vec(any_claim(), 1..20), cores in 1.0..60.0_f64, part in 0.0..0.5_f64,
+    ) {
+        let quiet = Claim {
+            wanted: Amount { cores: Cores::clamped(part * claims[0].held.cores.get()), ..claims[0].wanted },
+            offered: Cores::clamped(part * claims[0].offered.get()),
+            ..claims[0]
+        };
+        let mut pool = slots(&[&[quiet], &claims[1..]].concat());
+        run((cores, 1e6), &mut pool, Outcome::default());
+        let taken = sum(claims[1..].iter().map(|claim| counted(claim)[0])) + quiet.held.cores.get();
+        let most = counted(&quiet)[0];
+        if taken > cores && most < quiet.held.cores.get() {
+            prop_assert!(caps(&pool)[0].is_some_and(|cap| cap <= most + 1e-6), "{:?} of {most}", caps(&pool)[0]);
         }
     }
 

@@ -45,7 +45,7 @@ impl Claims {
         // What was computed from the old one is void at once.
         self.made = None;
         self.outcome = Outcome::default();
-        self.slots.iter_mut().for_each(|slot| slot.grant = None);
+        self.slots.iter_mut().for_each(Slot::relieve);
     }
 
     fn capacity(&self) -> Option<Capacity> {

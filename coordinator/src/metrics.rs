@@ -137,7 +137,7 @@ impl Metrics {
         registry.register("pool_utilisation", "Mean utilisation", self.pool_utilisation.clone());
         registry.register("pool_reward", "Mean reward", self.pool_reward.clone());
         registry.register("pool_price", "What a core is worth, in weight", self.pool_price.clone());
-        registry.register("pool_grants", "Members that have to yield", self.pool_grants.clone());
+        registry.register("pool_grants", "Members that have a cap", self.pool_grants.clone());
         registry.register("pool_headroom", "How much room the pool has, by part", self.pool_headroom.clone());
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running version", build);

@@ -57,7 +57,7 @@ pub struct AgentView {
     pub claim: Option<Claim>,
     /// Whether that is more than its offered work bears out: it counts up to one and a half times that and a little.
     pub claim_capped: bool,
-    /// Its cap, while it has to yield.
+    /// Its cap, while not all claims fit and it gets less than its own.
     pub grant: Option<Grant>,
 }
 
@@ -96,15 +96,15 @@ pub struct ScarcityView {
     pub headroom: Headroom,
     /// What a core is worth, in weight.
     pub price: f64,
-    /// How many members yield.
+    /// How many members have a cap.
     pub grants: u64,
     /// How many members claim more than their work bears out.
     pub capped: u64,
-    /// Who yields, in order of names; at most a hundred.
+    /// Who has a cap, in order of names; at most a hundred.
     pub yielding: Vec<Yielding>,
 }
 
-/// One that yields.
+/// One that has a cap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Yielding {
     /// Its name.

@@ -250,10 +250,10 @@ impl Policy for Ppo {
         }
         let base = self.base.as_mut().map(|base| base.decide(view)).transpose()?;
         self.unmoved = base;
-        let from = base.map_or(view.seen.scale, |wish| wish.scale);
+        let from = base.map_or(view.uncut, |wish| wish.scale);
         let observation = self.observation(view, &from);
         if self.holding && !view.paused {
-            return Ok(Decision::wish(view.seen.scale));
+            return Ok(Decision::wish(view.uncut));
         }
         let levers = Levers::of(self.network.config());
         let mut mask = levers.legal(&view.target.bounds, &from);

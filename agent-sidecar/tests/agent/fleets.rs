@@ -5,7 +5,7 @@ use meanfield_agent::{
     fleet::{Fleet, Step, tenant_name},
     policy::{Policy, reactive::Reactive},
 };
-use meanfield_common::{action::Action, reward::Shape};
+use meanfield_common::{action::Action, reward::Shape, scarcity::Weight};
 use meanfield_simulator::scenario::{Scenario, Start};
 
 use crate::support::{Coordinator, Wishes, now, pool, unreachable};
@@ -56,7 +56,9 @@ fn a_tenant_that_leaves_frees_its_capacity_and_its_membership() {
     let scenario = Scenario::new(2, 60).unwrap();
     let mut spec = scenario.tenant(2, 1, Start::Sized).unwrap();
     spec.scale.replicas = 16;
-    assert_eq!(fleet.join(2, spec, coordinator.clone(), Wishes::hold()).unwrap().as_str(), "markdown2html");
+    let heavy = Weight::clamped(3.0);
+    assert_eq!(fleet.join(2, spec, heavy, coordinator.clone(), Wishes::hold()).unwrap().as_str(), "markdown2html");
+    assert!(fleet.agents_mut().any(|(place, agent)| place == 2 && agent.target().weight == heavy));
     let rounds = |fleet: &mut Fleet<_, _>| {
         let mut last = Vec::new();
         (0..4).for_each(|_| last = now(fleet.round()).unwrap());
@@ -76,7 +78,7 @@ fn a_newcomer_keeps_its_memory_until_it_has_run() {
     let coordinator = Coordinator::default();
     let mut fleet = fleet(2, 1, &coordinator, Reactive::default);
     let spec = Scenario::new(2, 60).unwrap().tenant(2, 1, Start::Sized).unwrap();
-    fleet.join(2, spec, coordinator, Reactive::default()).unwrap();
+    fleet.join(2, spec, Weight::default(), coordinator, Reactive::default()).unwrap();
     assert_eq!(now(fleet.round()).unwrap()[2].report.action, Action::HOLD);
 }
 

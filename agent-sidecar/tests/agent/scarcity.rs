@@ -5,10 +5,10 @@ use meanfield_agent::{
     environment::Target,
     guard::Clip,
     link,
-    policy::Decision,
+    policy::{Decision, View},
 };
 use meanfield_common::{
-    resources::MilliCores,
+    resources::{MilliCores, Scale},
     reward::Shape,
     scarcity::{Cores, Grant, Headroom, Scarcity, Weight},
     wire::Problem,
@@ -23,13 +23,13 @@ fn scarce(cores: Option<f64>) -> Option<Scarcity> {
 
 /// An agent that always wants six replicas of whatever size it finds, and its coordinator.
 fn wanting_six() -> (Agent<Scripted, Coordinator, Wishes>, Coordinator) {
+    wanting(|view| Scale { replicas: 6, ..view.seen.scale })
+}
+
+fn wanting(wish: fn(&View<'_>) -> Scale) -> (Agent<Scripted, Coordinator, Wishes>, Coordinator) {
     let coordinator = Coordinator::default();
     let environment = Scripted::new(&Log::default(), |_| preserving(1.0));
-    let policy = Wishes::new(&Log::default(), |view| {
-        let mut scale = view.seen.scale;
-        scale.replicas = 6;
-        Decision::wish(scale)
-    });
+    let policy = Wishes::new(&Log::default(), move |view| Decision::wish(wish(view)));
     let target = Target { weight: Weight::clamped(3.0), ..target() };
     let agent = Agent::new(target, environment, coordinator.clone(), pool(), policy, Shape::Paper { alpha: 1.0 });
     (agent, coordinator)
@@ -64,10 +64,25 @@ fn a_size_that_a_grant_has_cut_comes_back_with_as_many_cores_in_all() {
     let small = steps(&mut agent, 2)[1].seen.scale;
     assert_eq!((small.replicas, small.limit.cpu), (1, MilliCores(250)));
     coordinator.grants(scarce(None));
-    // Six of a quarter of a core are two whole ones, and a limit at most doubles in a step.
+    // Six of a quarter of a core are two whole ones. What a grant took comes back at once, whatever may move in a step.
     let sizes: Vec<_> = steps(&mut agent, 4).iter().map(|report| report.seen.scale.limit.cpu.0).collect();
-    assert_eq!(sizes, [250, 500, 1000, 1000]);
+    assert_eq!(sizes, [250, 1000, 1000, 1000]);
     assert_eq!(steps(&mut agent, 1)[0].seen.scale.replicas, 6);
+}
+
+#[test]
+fn one_that_moves_in_steps_has_all_of_its_scale_back_at_once() {
+    let grown = |view: &View<'_>| Scale { replicas: (view.uncut.replicas + 1).min(6), ..view.uncut };
+    let (mut agent, coordinator) = wanting(grown);
+    let before = steps(&mut agent, 8)[7].seen.scale;
+    assert_eq!(before.replicas, 6);
+    coordinator.grants(scarce(Some(1.5)));
+    let cut = steps(&mut agent, 4)[3].seen.scale;
+    assert_eq!((cut.replicas, cut.limit.cpu), (2, MilliCores(750)));
+    let claim = coordinator.heard().last().unwrap().claim.unwrap();
+    assert_eq!(claim.wanted.cores.get(), 6.0, "it goes on claiming what it would have");
+    coordinator.grants(scarce(None));
+    assert_eq!(steps(&mut agent, 2)[1].seen.scale, before);
 }
 
 #[test]

@@ -12,7 +12,11 @@ use meanfield_agent::{
     },
     training::mix,
 };
-use meanfield_common::{identity::PoolName, reward::Shape};
+use meanfield_common::{
+    identity::PoolName,
+    reward::Shape,
+    scarcity::allocation::{BARE, BARE_FLOOR},
+};
 use meanfield_simulator::scenario::{DAY_STEPS, Start};
 use serde::Serialize;
 
@@ -49,13 +53,24 @@ struct Moment {
 pub struct Row {
     pub name: String,
     pub weight: f64,
-    /// Cores that its requests keep busy, that it wants, and that it may have, if it yields.
+    /// Cores that its requests keep busy, that it wants, and that it may have, if that is less.
     pub offered: f64,
     pub wanted: f64,
     pub granted: Option<f64>,
     /// p99 over SLO at its worst, alone and under grants.
     pub alone: f64,
     pub coordinated: f64,
+}
+
+/// Whether a cap leaves less than the bare need of so much work.
+fn yields(cap: Option<f64>, offered: f64) -> bool {
+    cap.is_some_and(|cap| cap < BARE * offered + BARE_FLOOR)
+}
+
+impl Row {
+    fn yields(&self) -> bool {
+        yields(self.granted, self.offered)
+    }
 }
 
 /// The minute, and the whole day.
@@ -76,7 +91,8 @@ pub fn run(seed: u64) -> anyhow::Result<Minute> {
     let granted = play(seed, Coordination::Grants)?;
     let scenario = Regime::Priorities.scenario(1)?;
     let weights: Vec<f64> = (0..scenario.tenants()).map(|place| scenario.weight(place).get()).collect();
-    let yielding = |steps: &[Vec<Moment>]| steps.iter().flatten().filter(|moment| moment.cap.is_some()).count();
+    let yielding =
+        |steps: &[Vec<Moment>]| steps.iter().flatten().filter(|moment| yields(moment.cap, moment.offered)).count();
     let starts = 0..=granted.len().saturating_sub(MINUTE);
     let start = starts.max_by_key(|start| yielding(&granted[*start..*start + MINUTE])).unwrap_or(0);
     let rows = weights.iter().enumerate().map(|(place, weight)| {
@@ -161,7 +177,7 @@ impl Minute {
     pub fn cells(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         let value = |row: &Row| row.weight / row.wanted.max(row.offered).max(1e-3);
-        rows.sort_by(|a, b| a.granted.is_some().cmp(&b.granted.is_some()).then(value(b).total_cmp(&value(a))));
+        rows.sort_by(|a, b| a.yields().cmp(&b.yields()).then(value(b).total_cmp(&value(a))));
         let cells = rows.iter().map(|row| {
             vec![
                 row.name.clone(),
@@ -171,7 +187,7 @@ impl Minute {
                 row.granted.map_or("all".to_owned(), |cores| format!("{cores:.1}")),
                 format!("{:.1}", row.alone),
                 format!("{:.1}", row.coordinated),
-                if row.granted.is_some() { "yields".to_owned() } else { String::new() },
+                if row.yields() { "yields".to_owned() } else { String::new() },
             ]
         });
         (Self::header(), cells.collect())
@@ -183,8 +199,8 @@ impl Minute {
             "Together they want {:.0} cores by requests, and there are {:.0}. The least weight for each core yields; {} of the {} others keep their objective. Over the day, misses by weight: {:.1} % alone at {:.1} cores, {:.1} % with grants at {:.1}.",
             self.rows.iter().map(|row| row.wanted).sum::<f64>(),
             self.capacity,
-            self.rows.iter().filter(|row| row.granted.is_none() && row.coordinated <= 1.0).count(),
-            self.rows.iter().filter(|row| row.granted.is_none()).count(),
+            self.rows.iter().filter(|row| !row.yields() && row.coordinated <= 1.0).count(),
+            self.rows.iter().filter(|row| !row.yields()).count(),
             100.0 * self.day_alone,
             self.cores_alone,
             100.0 * self.day_coordinated,

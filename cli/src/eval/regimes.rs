@@ -8,7 +8,7 @@ mod central;
 pub mod day;
 mod learner;
 pub mod link;
-mod player;
+pub mod player;
 pub mod regime;
 mod report;
 
@@ -38,12 +38,14 @@ pub struct Job {
 
 /// Who plays in every regime; another policy is one more line.
 fn players(hpa: &Contestant) -> Vec<Player> {
-    let reactive = || Contestant::default_of(Kind::Reactive);
+    let plan = |kind, coordination| Player::rule(Contestant::default_of(kind), coordination);
     vec![
         Player::rule(hpa.clone(), Coordination::None),
-        Player::rule(reactive(), Coordination::None),
-        Player::rule(reactive(), Coordination::Price),
-        Player::rule(reactive(), Coordination::Grants),
+        plan(Kind::Plan, Coordination::None),
+        plan(Kind::Plan, Coordination::Grants),
+        plan(Kind::PlanForecast, Coordination::None),
+        plan(Kind::PlanForecast, Coordination::Price),
+        plan(Kind::PlanForecast, Coordination::Grants),
         Player::Central,
     ]
 }
@@ -72,7 +74,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     for &regime in &regimes {
         players(&hpa).iter().for_each(|player| add(regime, player, Twist::default()));
     }
-    let granted = Player::rule(Contestant::default_of(Kind::Reactive), Coordination::Grants);
+    let granted = Player::rule(Contestant::default_of(Kind::PlanForecast), Coordination::Grants);
     if !args.quick {
         for regime in [Regime::Overload, Regime::Priorities] {
             twists().into_iter().for_each(|twist| add(regime, &granted, twist));

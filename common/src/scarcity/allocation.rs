@@ -1,8 +1,10 @@
-//! Who yields: the least valuable need first.
+//! Who yields: comfort first, and then the least valuable need.
 //!
-//! An objective is a step: a workload that gets four fifths of what it needs misses it like one that gets half. So
-//! scarce capacity is not shared but given away whole, to those who are worth most per core, and the others yield all
-//! but a small floor. What is then left goes to them too, the most valuable first, for the requests that it serves.
+//! Most of a claim is the work itself and a little room above it, the bare need; the rest is comfort. When claims do
+//! not fit but bare needs do, everybody's comfort shrinks in proportion. When those do not fit either, sharing helps
+//! nobody: an objective is a step, and a workload that gets four fifths of its bare need misses it like one that gets half. So
+//! needs are served whole, those first that are worth most per core, and the others yield all but a small floor. What
+//! is then left is comfort for those who are served, and for the requests of the others, the most valuable first.
 //!
 //! Needs are integers, sums over them are exact, and ties are broken by name: the result does not depend on the order
 //! of the slots, nor on how they came to be.
@@ -19,8 +21,10 @@ pub const EVIDENCE: f64 = 1.5;
 pub const EVIDENCE_FLOOR: [f64; 2] = [1.0, 4.0];
 /// Gibibytes that may be claimed for each core of offered work.
 pub const EVIDENCE_MEMORY: f64 = 24.0;
-/// The part of what is held that counts whatever is claimed: one over this, as much as the guard lets go in a step.
-const HELD: i128 = 2;
+/// The bare need of CPU: so many times the offered work, and so many cores for those with hardly any.
+pub const BARE: f64 = 1.2;
+/// See [`BARE`].
+pub const BARE_FLOOR: f64 = 0.3;
 /// What nobody is cut below, in cores and gibibytes: enough for one small replica.
 pub const FLOOR: [f64; 2] = [0.25, 0.25];
 /// How much more work than before one who yields may bring, so that what waits does not keep it out for ever.
@@ -39,8 +43,11 @@ const HIGHEST_PRICE: f64 = 1e6;
 /// What one agent is taken to need: its claim within the evidence, as exact numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Cores and memory.
+    /// Cores and memory: the claim, and what of it counts.
+    asked: [i128; 2],
     wanted: [i128; 2],
+    /// What of that is no comfort; memory never is.
+    bare: [i128; 2],
     held: [i128; 2],
     offered: i128,
     weight: i128,
@@ -58,11 +65,12 @@ impl From<&Claim> for Need {
             [fixed(EVIDENCE * offered + EVIDENCE_FLOOR[0]), fixed(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1])];
         let asked = [claim.wanted.cores.fixed(), claim.wanted.memory_gib.fixed()];
         let held = [claim.held.cores.fixed(), claim.held.memory_gib.fixed()];
-        // Whoever asks for less than its work needs at least that; and who holds much cannot look small.
-        let least = [claim.offered.fixed().max(held[0] / HELD), held[1] / HELD];
-        let wanted = [0, 1].map(|which| asked[which].min(most[which]).max(least[which]));
+        // Whoever asks for less than its work needs at least that.
+        let wanted = [asked[0].min(most[0]).max(claim.offered.fixed()), asked[1].min(most[1])];
         Self {
+            asked,
             wanted,
+            bare: [wanted[0].min(fixed(BARE * offered + BARE_FLOOR)), wanted[1]],
             held,
             offered: claim.offered.fixed(),
             weight: claim.weight.fixed(),
@@ -85,7 +93,8 @@ pub struct Slot {
     cut: Option<Cut>,
     /// Whether the price is above what it is worth.
     yields: bool,
-    /// Scratch: what it needs in this allocation, and what it gets.
+    /// Scratch: what it would take in this allocation, what of that it needs, and what it gets.
+    takes: [i128; 2],
     asks: [i128; 2],
     gets: [i128; 2],
     /// Scratch: worth over need.
@@ -95,7 +104,7 @@ pub struct Slot {
 /// What an agent needed when it began to yield, and for how much work.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
-    wanted: [i128; 2],
+    bare: [i128; 2],
     offered: i128,
 }
 
@@ -109,18 +118,45 @@ impl Slot {
             grant: None,
             cut: None,
             yields: false,
+            takes: [0; 2],
             asks: [0; 2],
             gets: [0; 2],
             worth: 0.0,
         }
     }
 
+    /// Forgets that it had to yield.
+    pub fn relieve(&mut self) {
+        (self.grant, self.cut, self.yields) = (None, None, false);
+    }
+
     /// What it needs. Once cut, an agent that moves in steps from where it is claims less, and one that takes its misses
     /// to heart claims more; so what it needed for its work before counts, in proportion to the work that is there now.
+    /// Memory goes with replicas, not with work: there the larger of then and now counts.
     fn asks(&self, need: &Need) -> [i128; 2] {
-        let Some(cut) = self.cut.filter(|cut| cut.offered > 0) else { return need.wanted };
+        let Some(cut) = self.cut.filter(|cut| cut.offered > 0) else { return need.bare };
         let left = (need.offered as f64 / cut.offered as f64).min(MOST_MORE);
-        [0, 1].map(|which| (cut.wanted[which] as f64 * left) as i128)
+        [(cut.bare[0] as f64 * left) as i128, cut.bare[1].max(need.bare[1])]
+    }
+
+    /// What it would take: what it claims, needs, or has. Whoever claims less than it holds still holds it.
+    fn takes(&self, need: &Need) -> [i128; 2] {
+        [0, 1].map(|which| need.wanted[which].max(self.asks[which]).max(need.held[which]))
+    }
+
+    /// Whether it gets all of what it needs of what is scarce.
+    fn is_whole(&self, scarce: [bool; 2]) -> bool {
+        (0..2).all(|which| !scarce[which] || self.gets[which] >= self.asks[which])
+    }
+
+    /// Its cap, where it yields, or claims or holds more than it gets of what is scarce.
+    fn cap(&self, scarce: [bool; 2]) -> Option<Grant> {
+        let need = self.need?;
+        let more = |which: usize| self.gets[which] < need.asked[which].max(need.held[which]);
+        let over = |which: usize| scarce[which] && (self.cut.is_some() || more(which));
+        let granted = |which: usize| over(which).then(|| sum_to_f64(self.gets[which]));
+        let grant = Grant { cores: granted(0).map(Cores::clamped), memory_gib: granted(1).map(Gibibytes::clamped) };
+        (over(0) || over(1)).then_some(grant)
     }
 }
 
@@ -153,17 +189,19 @@ pub fn allocate(
     for (index, slot) in slots.iter_mut().enumerate() {
         if let Some(need) = slot.need {
             slot.asks = slot.asks(&need);
+            slot.takes = slot.takes(&need);
             order.push(index);
         }
         slot.grant = None;
     }
-    let asked = order.iter().fold([0; 2], |sum, &index| [0, 1].map(|which| sum[which] + slots[index].asks[which]));
-    let scarce = [0, 1].map(|which| asked[which] > size[which]);
+    let taken = order.iter().fold([0; 2], |sum, &index| [0, 1].map(|which| sum[which] + slots[index].takes[which]));
+    let scarce = [0, 1].map(|which| taken[which] > size[which]);
     if scarce == [false; 2] {
         slots.iter_mut().for_each(|slot| slot.cut = None);
     } else {
         rank(size, scarce, slots, order);
-        fill(size, scarce, slots, order);
+        let left = fill(size, scarce, slots, order);
+        share(left, scarce, slots, order);
     }
     Outcome {
         headroom: totals.headroom(size),
@@ -189,8 +227,8 @@ fn rank(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &mut [usi
     });
 }
 
-/// Serves needs whole while they fit, in order, and leaves the others a floor and what remains.
-fn fill(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) {
+/// Serves needs whole while they fit, in order, and leaves the others a floor. Returns what remains.
+fn fill(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) -> [i128; 2] {
     let floor = FLOOR.map(|amount| Fixed::nearest(amount).raw());
     let mut left = size;
     for &index in order {
@@ -198,30 +236,47 @@ fn fill(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize])
         slot.gets = [0, 1].map(|which| slot.asks[which].min(floor[which]));
         left = [0, 1].map(|which| left[which] - slot.gets[which]);
     }
-    let more = |slot: &Slot, which: usize| slot.asks[which] - slot.gets[which];
     for &index in order {
         let slot = &mut slots[index];
-        if (0..2).all(|which| !scarce[which] || more(slot, which) <= left[which].max(0)) {
-            left = [0, 1].map(|which| left[which] - more(slot, which));
+        let more = [0, 1].map(|which| slot.asks[which] - slot.gets[which]);
+        if (0..2).all(|which| !scarce[which] || more[which] <= left[which].max(0)) {
+            left = [0, 1].map(|which| left[which] - more[which]);
             slot.gets = slot.asks;
+        }
+    }
+    left
+}
+
+/// Gives away what remains: to those who are served as comfort, in proportion; then to the others, in order. Everybody
+/// who would take more than it gets is capped there.
+fn share(left: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) {
+    let comfort = |slot: &Slot| match slot.need {
+        Some(need) if scarce[0] && slot.is_whole(scarce) => (need.wanted[0] - slot.gets[0]).max(0),
+        _ => 0,
+    };
+    let mut left = left.map(|amount| amount.max(0));
+    let (all, spare) = (order.iter().map(|&index| comfort(&slots[index])).sum::<i128>(), left[0]);
+    for &index in order {
+        let slot = &mut slots[index];
+        let Some(need) = slot.need else { continue };
+        if slot.is_whole(scarce) {
+            // The whole of it, or its part of what there is; rounded down, so that all parts together fit.
+            let part = if all <= spare { comfort(slot) } else { comfort(slot) * spare / all };
+            slot.gets[0] += part;
+            left[0] -= part;
+            slot.cut = None;
+        } else {
+            slot.cut.get_or_insert(Cut { bare: need.bare, offered: need.offered });
         }
     }
     for &index in order {
         let slot = &mut slots[index];
-        let Some(need) = slot.need else { continue };
-        if (0..2).all(|which| !scarce[which] || slot.gets[which] == slot.asks[which]) {
-            slot.cut = None;
-            continue;
-        }
         for which in (0..2).filter(|which| scarce[*which]) {
-            let rest = more(slot, which).min(left[which].max(0));
+            let rest = (slot.asks[which] - slot.gets[which]).clamp(0, left[which]);
             slot.gets[which] += rest;
             left[which] -= rest;
         }
-        slot.cut.get_or_insert(Cut { wanted: need.wanted, offered: need.offered });
-        let granted = |which: usize| scarce[which].then(|| sum_to_f64(slot.gets[which]));
-        slot.grant =
-            Some(Grant { cores: granted(0).map(Cores::clamped), memory_gib: granted(1).map(Gibibytes::clamped) });
+        slot.grant = slot.cap(scarce);
     }
 }
 
@@ -231,7 +286,7 @@ fn ascend(before: f64, size: i128, slots: &mut [Slot], steps: f64) -> f64 {
     let (mut demand, mut weights, mut needs) = (0, 0, 0);
     for slot in slots.iter_mut() {
         let Some(need) = slot.need else { continue };
-        let (asks, weight) = (slot.asks[0], need.weight);
+        let (asks, weight) = (slot.takes[0], need.weight);
         // Whoever has yielded comes back when the price is clearly below its worth.
         let price = if slot.yields { before / RETURN } else { before };
         slot.yields = price * sum_to_f64(asks) > sum_to_f64(weight);

@@ -2,7 +2,7 @@
 //!
 //! | record | holds |
 //! |---|---|
-//! | `format` | the version of this layout |
+//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, which older programs must not miss |
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`] |
@@ -32,7 +32,9 @@ const SUMMARY: &[u8] = b"summary";
 const PAUSED: &[u8] = b"paused";
 const AGENT: &str = "agent/";
 const CAPACITY: &str = "capacity/";
-const VERSION: u32 = 1;
+/// Without capacities, and with them.
+const PLAIN: u32 = 1;
+const WITH_CAPACITIES: u32 = 2;
 
 const DATABASE: &str = "store";
 const COMMITS: &str = "commits";
@@ -81,7 +83,7 @@ impl Disk {
         let fresh = database.is_empty() && !witness_path.exists();
         if fresh {
             let mut batch = sled::Batch::default();
-            batch.insert(FORMAT, encode(&path, "format", &VERSION)?);
+            batch.insert(FORMAT, encode(&path, "format", &PLAIN)?);
             batch.insert(SUMMARY, encode(&path, "summary", &Summary::default())?);
             database.apply_batch(batch).map_err(failed)?;
             database.flush().map_err(failed)?;
@@ -167,6 +169,7 @@ impl Store for Disk {
                     let key = format!("{CAPACITY}{pool}");
                     let value = encode(&self.path, &key, capacity)?;
                     self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                    batch.insert(FORMAT, encode(&self.path, "format", &WITH_CAPACITIES)?);
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
@@ -206,10 +209,11 @@ fn database_error(path: &Path, error: sled::Error) -> Error {
 
 fn check_format(path: &Path, database: &sled::Db) -> Result<(), Error> {
     let version: u32 = required(path, database, FORMAT)?;
-    if version == VERSION {
+    if (PLAIN..=WITH_CAPACITIES).contains(&version) {
         Ok(())
     } else {
-        Err(corrupt(path, FORMAT, format!("version {version} is not {VERSION}, the one that this program knows")))
+        let known = format!("{PLAIN} or {WITH_CAPACITIES}, which this program knows");
+        Err(corrupt(path, FORMAT, format!("version {version} is not {known}")))
     }
 }
 

@@ -119,6 +119,29 @@ fn a_claim_beyond_the_evidence_is_capped_counted_and_shown() {
 }
 
 #[test]
+fn with_a_new_capacity_old_cuts_are_forgotten() {
+    let clock = Clock::manual();
+    let coordinator = with_capacity(10.0, clock.clone());
+    let [a, b] = ["a", "b"].map(|name| block_on(member(&coordinator, name)));
+    let mut sequence = 0;
+    let mut say = |cores: f64| {
+        sequence += 1;
+        clock.advance(Duration::from_secs(1));
+        coordinator.heartbeat(b.agent, &claiming(&b, sequence, 5.0, 1.0)).unwrap();
+        clock.advance(Duration::from_secs(1));
+        // The work stays, whatever is claimed.
+        let mut message = claiming(&a, sequence, cores, 1.0);
+        let claim = message.claim.as_mut().unwrap();
+        claim.offered = Cores::clamped(4.5);
+        granted(&coordinator.heartbeat(a.agent, &message).unwrap())
+    };
+    assert_eq!(say(6.0), Some(5.0));
+    assert_eq!(say(4.6), Some(5.0), "one that asks for less because it was cut stays cut");
+    block_on(coordinator.set_capacity(&pool("default"), Some(Capacity::new(10.0, 64.0).unwrap()))).unwrap();
+    assert_eq!(say(4.6), None);
+}
+
+#[test]
 fn operators_order_capacity_durably_and_take_it_back() {
     let directory = tempfile::tempdir().unwrap();
     let open = || {
@@ -127,11 +150,19 @@ fn operators_order_capacity_durably_and_take_it_back() {
         Coordinator::open(options, Clock::manual()).unwrap()
     };
     let cores = |coordinator: &Coordinator| coordinator.pools()[0].scarcity.clone().unwrap().capacity.cores.get();
+    let format = || {
+        let store = sled::open(directory.path().join("store")).unwrap();
+        String::from_utf8(store.get("format").unwrap().unwrap().to_vec()).unwrap()
+    };
+    let coordinator = open();
+    drop(coordinator);
+    assert_eq!(format(), "1", "they can read it while none was ordered");
     let coordinator = open();
     assert_eq!(cores(&coordinator), 100.0);
     block_on(coordinator.set_capacity(&pool("default"), Some(Capacity::new(3.0, 8.0).unwrap()))).unwrap();
     assert_eq!(cores(&coordinator), 3.0);
     drop(coordinator);
+    assert_eq!(format(), "2", "programs that know of no capacities refuse this store");
     let coordinator = open();
     assert_eq!(cores(&coordinator), 3.0, "it outlasts a restart, and the configuration");
     block_on(coordinator.set_capacity(&pool("default"), None)).unwrap();

@@ -63,6 +63,7 @@ pub(super) fn plan() -> anyhow::Result<f64> {
             state: &state,
             auxiliary: &auxiliary,
             scarcity: None,
+            uncut: seen.scale,
             previous: Action::HOLD,
             paused: false,
         };

@@ -8,7 +8,7 @@ use meanfield_common::{
     resources::{MilliCores, Scale},
     scarcity::{
         Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share,
-        allocation::{EVIDENCE, Need, Outcome, Slot, allocate},
+        allocation::{Need, Outcome, Slot, allocate},
     },
 };
 use meanfield_simulator::{
@@ -60,7 +60,7 @@ fn claim(scale: &Scale, demand: f64, scenario: &Scenario, place: usize, cluster:
         wanted: amount,
         held: amount,
         // A plan needs no evidence.
-        offered: Cores::clamped(demand.max(amount.cores.get() / EVIDENCE)),
+        offered: Cores::clamped(demand.max(amount.cores.get())),
         weight: scenario.weight(place),
         pending: Pods::default(),
         node_utilisation: Share::clamped(0.0),

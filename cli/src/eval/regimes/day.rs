@@ -25,6 +25,9 @@ use crate::{
     score::{Scores, Tally},
 };
 
+/// Seeds of the days that count: a stream of its own, which no training draws from.
+const COUNTED: u64 = 1 << 44;
+
 /// The hour before a day for those that look back on minutes only.
 const SHORT_HISTORY: usize = 240;
 
@@ -45,6 +48,13 @@ pub fn liar() -> usize {
     (0..functions().len()).max_by(|a, b| demand(a).total_cmp(&demand(b))).unwrap_or(0)
 }
 
+impl Job {
+    /// The seed of its day.
+    fn day(&self) -> u64 {
+        mix(self.seed, COUNTED)
+    }
+}
+
 /// Runs a policy that is not trained.
 pub fn run(job: &Job) -> anyhow::Result<Result> {
     let (history, coordination) = match &job.player {
@@ -55,9 +65,8 @@ pub fn run(job: &Job) -> anyhow::Result<Result> {
         Player::Central => (SHORT_HISTORY, Coordination::None),
     };
     let scenario = job.regime.scenario(history + DAY_STEPS)?;
-    let seed = mix(job.seed, 0);
     let plans = match &job.player {
-        Player::Central => central::plans(&scenario, seed, &job.regime.all()?)?,
+        Player::Central => central::plans(&scenario, job.day(), &job.regime.all()?)?,
         _ => Vec::new(),
     };
     let cluster = scenario.cluster();
@@ -82,9 +91,8 @@ pub fn play<P: Policy>(
 ) -> anyhow::Result<Result> {
     let pool: PoolName = "eval".parse()?;
     let coordinator = coordinator(job.regime, std::slice::from_ref(&pool), coordination)?;
-    let seed = mix(job.seed, 0);
     let liar = liar();
-    let mut fleet = Fleet::new(scenario, seed, Start::Sized, pool, Shape::BALANCED, |place, tenant| {
+    let mut fleet = Fleet::new(scenario, job.day(), Start::Sized, pool, Shape::BALANCED, |place, tenant| {
         let lie = job.twist.lie.filter(|_| place == liar);
         let way = Way::new(InProcess(coordinator.clone()), coordination, job.twist.stale, lie);
         Ok((way, policy(place, tenant)?))

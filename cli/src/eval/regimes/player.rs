@@ -32,16 +32,27 @@ impl Player {
     }
 
     pub fn label(&self) -> String {
-        let (name, coordination) = match self {
-            Self::Rule { contestant, coordination } => (contestant.label(), *coordination),
-            Self::Learner { coordination } => ("learner".to_owned(), *coordination),
-            Self::Central => return "central clairvoyant (knows the load)".to_owned(),
+        let name = match self {
+            Self::Rule { contestant, .. } if contestant.tuned => contestant.label(),
+            Self::Rule { contestant, .. } => contestant.kind.label().to_owned(),
+            Self::Learner { .. } => "learner".to_owned(),
+            Self::Central => "central clairvoyant (knows the load)".to_owned(),
         };
+        self.addition().map_or(name.clone(), |addition| format!("{name} {addition}"))
+    }
+
+    /// Its heading in a table in which it stands behind the same without coordination.
+    pub fn heading(&self) -> String {
+        self.addition().map_or_else(|| self.label(), str::to_owned)
+    }
+
+    fn addition(&self) -> Option<&'static str> {
+        let (Self::Rule { coordination, .. } | Self::Learner { coordination }) = self else { return None };
         match coordination {
-            Coordination::None => name,
-            Coordination::Headroom => format!("{name} + headroom in g"),
-            Coordination::Price => format!("{name} + price"),
-            Coordination::Grants => format!("{name} + grants"),
+            Coordination::None => None,
+            Coordination::Headroom => Some("+ headroom in g"),
+            Coordination::Price => Some("+ price"),
+            Coordination::Grants => Some("+ grants"),
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{
     Job, day,
     link::{Lie, Twist},
+    player::Player,
     regime::Regime,
 };
 use crate::{
@@ -35,7 +36,7 @@ pub struct Report<'a> {
     pub entries: Vec<Entry>,
 }
 
-/// A column: its heading, the factor and decimals to print with, and what it is of a day.
+/// A column on the terminal: its heading, the factor and decimals to print with, and what it is of a day.
 type Column = (&'static str, f64, usize, fn(&Entry) -> f64);
 
 const COLUMNS: [Column; 5] = [
@@ -71,12 +72,9 @@ fn of_others(entry: &Entry) -> f64 {
     (of_functions(entry, 0.0, |sum, rate| sum + rate) - of_liar(entry)) / (count - 1.0).max(1.0)
 }
 
-fn cells(entries: &[&Entry], columns: &[Column], interval: bool) -> Vec<String> {
-    let text = |(_, factor, decimals, value): &Column| {
-        let mean = Mean::of(&entries.iter().map(|entry| value(entry)).collect::<Vec<_>>());
-        if interval { mean.text(*factor, *decimals) } else { format!("{:.*}", decimals, factor * mean.mean) }
-    };
-    columns.iter().map(text).collect()
+fn cells(entries: &[&Entry]) -> Vec<String> {
+    let text = |(_, factor, decimals, value): &Column| format!("{:.*}", decimals, factor * mean(entries, *value).mean);
+    COLUMNS.iter().map(text).collect()
 }
 
 fn twisted(twist: Twist) -> String {
@@ -128,52 +126,82 @@ impl Report<'_> {
             let rows = self.of_regime(*regime).into_iter();
             rows.map(|(label, entries)| {
                 let first = [regime.label().to_owned(), label];
-                first.into_iter().chain(cells(&entries, &COLUMNS, false)).collect()
+                first.into_iter().chain(cells(&entries)).collect()
             })
         });
         format!("{}\n\n{}", table(header.collect(), rows.collect()), self.setup())
     }
 
-    fn markdown(&self) -> String {
-        let mut text = format!("{}\n", self.setup());
-        for regime in &self.regimes {
-            let _ = writeln!(
-                text,
-                "\n### {} (highest demand {:.0} % of the cores)\n",
-                regime.label(),
-                100.0 * regime.peak()
-            );
-            head(&mut text, "player", &COLUMNS);
-            for (label, entries) in self.of_regime(*regime) {
-                let _ = writeln!(text, "| {label} | {} |", cells(&entries, &COLUMNS, true).join(" | "));
+    /// Every player with its heading, in the order of the table: who knows the load comes last.
+    fn players(&self) -> Vec<&Player> {
+        let mut players: Vec<&Player> = Vec::new();
+        for Entry { job, .. } in &self.entries {
+            if !players.contains(&&job.player) {
+                players.push(&job.player);
             }
         }
+        players.sort_by_key(|player| **player == Player::Central);
+        players
+    }
+
+    /// One row a regime, one column a player.
+    fn overview(&self, cell: impl Fn(&[&Entry]) -> String) -> String {
+        let players = self.players();
+        let mut text = String::new();
+        head(&mut text, "regime (highest demand)", players.iter().map(|player| player.heading()));
         for regime in &self.regimes {
-            let columns: [Column; 4] = [
-                ("windows %", 100.0, 2, |entry| entry.result.total.slo_violation_rate_windows),
-                ("by weight %", 100.0, 2, weighted),
-                ("the one in question %", 100.0, 1, of_liar),
-                ("all others %", 100.0, 2, of_others),
-            ];
-            let granted: Vec<_> = self.entries.iter().filter(|entry| entry.job.regime == *regime).collect();
-            let Some(player) = granted.iter().find(|entry| entry.job.twist != Twist::default()) else { continue };
-            let name = tenant_name(day::liar());
-            let _ = writeln!(
-                text,
-                "\n### {}, {}: old answers and lies (of {name})\n",
-                regime.label(),
-                player.job.player.label()
-            );
-            head(&mut text, "what is different", &columns);
-            let rows = self.rows(
-                |entry| entry.job.regime == *regime && entry.job.player == player.job.player,
-                |entry| twisted(entry.job.twist),
-            );
-            for (label, entries) in rows {
-                let _ = writeln!(text, "| {label} | {} |", cells(&entries, &columns, true).join(" | "));
-            }
+            let days = |player: &&Player| {
+                let plain = |entry: &&Entry| {
+                    entry.job.regime == *regime && entry.job.player == **player && entry.job.twist == Twist::default()
+                };
+                cell(&self.entries.iter().filter(plain).collect::<Vec<_>>())
+            };
+            let name = format!("{} ({:.0} %)", regime.label(), 100.0 * regime.peak());
+            row(&mut text, &name, players.iter().map(days));
         }
         text
+    }
+
+    /// Old answers and lies: one row a twist, some columns a regime.
+    fn twists(&self) -> Option<String> {
+        let odd = |entry: &&Entry| entry.job.twist != Twist::default();
+        let player = &self.entries.iter().find(odd)?.job.player;
+        let twisted_in = |regime: &&Regime| self.entries.iter().filter(odd).any(|entry| entry.job.regime == **regime);
+        let regimes: Vec<_> = self.regimes.iter().filter(twisted_in).collect();
+        let columns = [("all", weighted as fn(&Entry) -> f64), ("the one", of_liar), ("the others", of_others)];
+        let mut text = format!(
+            "## Old answers and lies\n\n{}; the one who lies is {}. Percent of windows that miss, for all by weight.\n\n",
+            player.label(),
+            tenant_name(day::liar()),
+        );
+        let names = regimes.iter().flat_map(|regime| columns.map(|(name, _)| format!("{}: {name}", regime.label())));
+        head(&mut text, "what is different", names);
+        let of_player = |entry: &Entry| entry.job.player == *player && regimes.contains(&&entry.job.regime);
+        for (label, entries) in self.rows(of_player, |entry| twisted(entry.job.twist)) {
+            let of = |regime: &&Regime| -> Vec<&Entry> {
+                entries.iter().copied().filter(|entry| entry.job.regime == **regime).collect()
+            };
+            let cells = regimes.iter().flat_map(|regime| columns.map(|(_, value)| percent(&of(regime), value, true)));
+            row(&mut text, &label, cells);
+        }
+        Some(text)
+    }
+
+    fn markdown(&self) -> String {
+        let misses = self.overview(|days| {
+            let cores = mean(days, |entry| entry.result.total.cpu_reserved_cores);
+            format!("{} @ {:.0}", percent(days, weighted, true), cores.mean)
+        });
+        let requests =
+            self.overview(|days| percent(days, |entry| entry.result.total.slo_violation_rate_requests, false));
+        let worst = self.overview(|days| percent(days, |entry| of_functions(entry, 0.0, f64::max), false));
+        format!(
+            "{}\n\nWindows that miss the objective, percent by weight, at so many reserved cores:\n\n{misses}\n\
+             By request (slower than the objective or given up on, percent):\n\n{requests}\n\
+             The worst function (percent of its windows):\n\n{worst}\n{}",
+            self.setup(),
+            self.twists().unwrap_or_default()
+        )
     }
 
     /// One line a player, regime, seed and function.
@@ -204,14 +232,11 @@ impl Report<'_> {
     fn plot(&self) -> anyhow::Result<String> {
         let scarce = [Regime::Overload, Regime::Priorities].into_iter().find(|regime| self.regimes.contains(regime));
         let regime = scarce.or_else(|| self.regimes.first().copied()).unwrap_or(Regime::Overload);
-        let mean = |entries: &[&Entry], value: fn(&Entry) -> f64| {
-            Mean::of(&entries.iter().map(|entry| value(entry)).collect::<Vec<_>>()).mean
-        };
         let rows = self.of_regime(regime).into_iter();
         let points: Vec<_> = rows
             .map(|(label, entries)| {
-                let cores = mean(&entries, |entry| entry.result.total.cpu_reserved_cores);
-                (label, cores, 100.0 * mean(&entries, weighted))
+                let cores = mean(&entries, |entry| entry.result.total.cpu_reserved_cores).mean;
+                (label, cores, 100.0 * mean(&entries, weighted).mean)
             })
             .collect();
         let title = format!("What coordination is worth: {} (simulated)", regime.label());
@@ -231,7 +256,25 @@ impl Report<'_> {
     }
 }
 
-fn head(text: &mut String, first: &str, columns: &[Column]) {
-    let names: Vec<_> = columns.iter().map(|(name, ..)| *name).collect();
+fn head(text: &mut String, first: &str, names: impl Iterator<Item = String>) {
+    let names: Vec<_> = names.collect();
     let _ = writeln!(text, "| {first} | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+}
+
+fn row(text: &mut String, first: &str, cells: impl Iterator<Item = String>) {
+    let _ = writeln!(text, "| {first} | {} |", cells.collect::<Vec<_>>().join(" | "));
+}
+
+fn mean(days: &[&Entry], value: fn(&Entry) -> f64) -> Mean {
+    Mean::of(&days.iter().map(|entry| value(entry)).collect::<Vec<_>>())
+}
+
+/// A mean in percent; a dash where nothing was run.
+fn percent(days: &[&Entry], value: fn(&Entry) -> f64, interval: bool) -> String {
+    let mean = mean(days, value);
+    match days {
+        [] => "–".to_owned(),
+        _ if interval => mean.text(100.0, 1),
+        _ => format!("{:.1}", 100.0 * mean.mean),
+    }
 }
