@@ -115,6 +115,16 @@ mod tests {
     }
 
     #[test]
+    fn a_small_limit_may_follow_a_crowd_at_once_but_gives_back_in_halves() {
+        let up = check(&bounds(), &scale(1, 250, 1000), &scale(1, 4000, 1000));
+        assert_eq!(up, Verdict { scale: scale(1, 2250, 1000), clip: Some(Clip::Rate) });
+        let large = check(&bounds(), &scale(1, 2250, 1000), &scale(1, 4000, 1000));
+        assert_eq!(large, Verdict { scale: scale(1, 4000, 1000), clip: None });
+        let down = check(&bounds(), &scale(1, 2250, 1000), &scale(1, 100, 1000));
+        assert_eq!(down, Verdict { scale: scale(1, 1125, 1000), clip: Some(Clip::Rate) });
+    }
+
+    #[test]
     fn from_outside_the_bounds_everything_leads_back_at_once() {
         let back = check(&bounds(), &scale(100, 1000, 1000), &scale(100, 1000, 1000));
         assert_eq!(back, Verdict { scale: scale(10, 1000, 1000), clip: Some(Clip::Bounds) });

@@ -40,6 +40,8 @@ const DEFERRED: f64 = 0.95;
 /// What is left of the usual request after a step in which nodes had no room for it, at the least, and how fast it comes
 /// back.
 const YIELD: (f64, f64, f64) = (0.7, 0.3, 1.02);
+/// The probability of a miss at the median load from which on a scale is no help.
+const HOPELESS: f64 = 0.9;
 /// Replicas that one decision may add or take away.
 const REACH: u32 = 4;
 
@@ -202,7 +204,11 @@ impl<F: Foresee> Policy for Plan<F> {
         let memory = self.memory.limit(seen);
         // Whoever stays must be large enough before anybody goes: a resize takes longer than stopping.
         let (limit, current) = (seen.scale.limit, seen.scale.replicas);
-        let replicas = if cpu > limit.cpu || memory > limit.memory { wanted.max(current) } else { wanted };
+        // Where even the best scale would miss, something else is slow: what is there stays until that is over.
+        let hopeless = self.estimate.miss(&view.target.slo, cpu.cores(), f64::from(serving), next.0[0]) > HOPELESS;
+        let cpu = if hopeless { cpu.max(limit.cpu) } else { cpu };
+        let stays = hopeless || cpu > limit.cpu || memory > limit.memory;
+        let replicas = if stays { wanted.max(current) } else { wanted };
         let scale = view.target.bounds.clamp(&Scale { replicas, limit: Resources { cpu, memory } });
         let request = self
             .share

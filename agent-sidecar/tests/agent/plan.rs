@@ -4,17 +4,27 @@ use std::sync::Arc;
 
 use futures_executor::block_on;
 use meanfield_agent::{
+    environment::Target,
     fleet::{Fleet, Step},
     link::Nobody,
     policy::{
-        Policy,
+        Decision, Policy, View,
         forecast::{Care, Forecast},
         outlook::{Foresee, Known, LEVELS, PeakHold, Spread},
         plan::{Options, Plan, estimate::Estimate},
     },
     pretraining::Recipe,
 };
-use meanfield_common::reward::Shape;
+use meanfield_common::{
+    action::Action,
+    mean_field::AuxiliaryState,
+    observation::Observation,
+    resources::{Bounds, Bytes, MilliCores, Resources, Scale},
+    reward::Shape,
+    scarcity::Weight,
+    slo::{Percentile, Slo},
+    state::LocalState,
+};
 use meanfield_learner::forecast::Network;
 use meanfield_simulator::{
     cluster::TenantSpec,
@@ -83,6 +93,94 @@ fn who_knows_what_comes_misses_less_with_fewer_cores() {
     let holds = run(Preset::Bursty, 480, 2, |_| plan(Options::default().price));
     assert!(misses(&knows, 1200) < 0.7 * misses(&holds, 1200), "{} {}", misses(&knows, 1200), misses(&holds, 1200));
     assert!(cores(&knows, 1200) < cores(&holds, 1200));
+}
+
+/// A window of a workload whose requests take 50 ms of CPU and nothing else.
+fn window(rate: f64) -> Observation {
+    let limit = Resources { cpu: MilliCores(1500), memory: Bytes::mebi(512) };
+    Observation {
+        arrival_rate: rate,
+        throughput: rate,
+        latency_p50: Some(60.0),
+        latency_p99: Some(150.0),
+        cpu_used: MilliCores((rate * 50.0) as u64),
+        cpu_allowed: MilliCores(3000),
+        memory_used: Bytes::mebi(300),
+        memory_peak: Bytes::mebi(200),
+        scale: Scale { replicas: 2, limit },
+        request: Resources { cpu: MilliCores(1000), ..limit },
+        ready: 2,
+        ..Observation::default()
+    }
+}
+
+fn target() -> Target {
+    let scenario = Scenario::new(1, 10).unwrap();
+    let spec = scenario.tenant(0, 1, Start::Sized).unwrap();
+    Target {
+        name: "one".parse().unwrap(),
+        category: spec.workload.category,
+        slo: Slo::latency(Percentile::P99, 500.0).unwrap(),
+        bounds: Bounds::new(1..=16, MilliCores(250)..=MilliCores(4000), Bytes::mebi(64)..=Bytes::mebi(4096)).unwrap(),
+        weight: Weight::default(),
+    }
+}
+
+fn decide(plan: &mut Plan<PeakHold>, target: &Target, seen: &Observation) -> Decision {
+    let (state, auxiliary, uncut) = (&LocalState::default(), &AuxiliaryState::default(), seen.scale);
+    let view = View { target, seen, state, auxiliary, scarcity: None, uncut, previous: Action::HOLD, paused: false };
+    plan.decide(&view).unwrap()
+}
+
+#[test]
+fn what_nodes_have_no_room_for_is_reserved_less_under_the_same_limit() {
+    let (target, mut plan) = (target(), Plan::new(Options::default(), PeakHold::default()).unwrap());
+    let placed = decide(&mut plan, &target, &window(20.0));
+    assert_eq!(placed.request, None, "the usual rule");
+    let waiting = Observation { pending: 1, ..window(20.0) };
+    let less: Vec<_> = (0..3).map(|_| decide(&mut plan, &target, &waiting)).collect();
+    for decision in &less {
+        assert_eq!(decision.scale.limit.cpu, placed.scale.limit.cpu);
+    }
+    let reserved = |decision: &Decision| decision.request.unwrap().0 as f64 / decision.scale.limit.cpu.0 as f64;
+    assert!(reserved(&less[0]) < 2.0 / 3.0 && reserved(&less[2]) < reserved(&less[0]));
+    // Once all are placed, the usual rule comes back, slowly.
+    let back = (0..100).map(|_| decide(&mut plan, &target, &window(20.0))).last().unwrap();
+    assert_eq!(back.request, None);
+}
+
+#[test]
+fn windows_after_a_kill_teach_nothing() {
+    let (slo, mut estimate) = (target().slo, Estimate::default());
+    (0..50).for_each(|_| estimate.learn(&window(20.0), &slo));
+    let before = estimate.miss(&slo, 1.5, 2.0, 20.0);
+    let slow = Observation { latency_p50: Some(30_000.0), latency_p99: Some(30_000.0), ..window(20.0) };
+    estimate.learn(&Observation { oom_kills: 1, ..slow }, &slo);
+    estimate.learn(&slow, &slo);
+    assert!((estimate.miss(&slo, 1.5, 2.0, 20.0) - before).abs() < 1e-6);
+}
+
+#[test]
+fn while_no_scale_helps_nothing_is_given_back() {
+    let (target, mut plan) = (target(), Plan::new(Options::default(), PeakHold::default()).unwrap());
+    (0..50).for_each(|_| drop(decide(&mut plan, &target, &window(20.0))));
+    // What it depends on hangs.
+    let slow = Observation { latency_p50: Some(9000.0), latency_p99: Some(9000.0), ..window(20.0) };
+    for _ in 0..100 {
+        let scale = decide(&mut plan, &target, &slow).scale;
+        assert!(scale.replicas >= 2 && scale.limit.cpu >= MilliCores(1500), "{scale:?}");
+    }
+    let later = (0..200).map(|_| decide(&mut plan, &target, &window(5.0)).scale).last().unwrap();
+    assert!(later.replicas < 2 || later.limit.cpu < MilliCores(1500), "{later:?}");
+}
+
+#[test]
+fn a_replica_is_not_trusted_far_beyond_what_it_did() {
+    let (slo, mut estimate) = (target().slo, Estimate::default());
+    (0..50).for_each(|_| estimate.learn(&window(20.0), &slo));
+    // It has used half a core: four cores of one replica may not be what they seem, four replicas of one are.
+    let (one, four) = (estimate.miss(&slo, 4.0, 1.0, 50.0), estimate.miss(&slo, 1.0, 4.0, 50.0));
+    assert!(one > 1.0 && four < 0.5, "{one} {four}");
 }
 
 #[test]
