@@ -91,6 +91,54 @@ fn forecasts_are_complete_and_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+#[ignore = "seconds in a release build, which tests/run starts it with, but minutes without"]
+fn layers_on_recorded_days_are_complete_and_the_same_on_any_number_of_threads() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    let recorded = one.path().join("recorded.csv");
+    let recorded = recorded.to_str().unwrap();
+    let synth = ["trace", "synth", "--preset", "worldcup", "--mean", "20", "--days", "3", "--output", recorded];
+    assert_eq!(Process::start(&synth).wait().code(), Some(0));
+
+    let flags = ["layers", "--quick", "--recorded", recorded, "--model", "fluid"];
+    let output = run(one.path(), &[&flags[..], &["--threads", "1"]].concat());
+    println!("{output}");
+    for part in ["HPA on CPU + VPA, tuned", "queue model, tuned", "queue model + forecast (100)", "recorded.csv"] {
+        assert!(output.contains(part), "{part} is missing:\n{output}");
+    }
+    run(two.path(), &[&flags[..], &["--threads", "3"]].concat());
+    for file in ["layers.md", "layers.csv", "layers.json", "layers.svg"] {
+        let [one, two] = [&one, &two].map(|report| fs::read(report.path().join(file)).unwrap());
+        assert!(one == two, "{file} depends on the number of threads");
+    }
+
+    let json: Value = serde_json::from_slice(&fs::read(one.path().join("layers.json")).unwrap()).unwrap();
+    let figure = |kind: &str, key: &str| {
+        let mut entries = json["entries"].as_array().unwrap().iter();
+        let entry = entries.find(|entry| entry["contestant"]["kind"] == kind).unwrap();
+        entry["result"]["total"][key].as_f64().unwrap()
+    };
+    // Who plans with what it has measured earns more than who follows a target, even a tuned one.
+    assert!(figure("plan-forecast", "reward") > figure("hpa-cpu", "reward"));
+    assert!(figure("plan-known2", "cpu_reserved_cores") < figure("hpa-cpu", "cpu_reserved_cores"));
+}
+
+#[test]
+fn experiments_refuse_what_makes_no_sense() {
+    let report = tempdir().unwrap();
+    let refused = |flags: &[&str]| {
+        let folder = ["--report", report.path().to_str().unwrap()];
+        let mut process = Process::start(&[&["eval", "layers", "--quick"], flags, &folder].concat());
+        assert_ne!(process.wait().code(), Some(0));
+        process.log()
+    };
+    assert!(refused(&["--limits", "0.5"]).contains("--limits: 0.5 is not within [1, 100]"));
+    assert!(refused(&["--recorded", "nowhere.csv"]).contains("nowhere.csv"));
+    let short = report.path().join("short.csv");
+    fs::write(&short, "time,requests\n0,5\n60,6\n120,7\n").unwrap();
+    assert!(refused(&["--recorded", short.to_str().unwrap()]).contains("0 usable days"));
+}
+
+#[test]
 #[ignore = "seconds in a release build, which tests/run starts it with, but a minute without"]
 fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_overload() {
     let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
