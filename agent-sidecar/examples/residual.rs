@@ -21,7 +21,7 @@ use meanfield_agent::{
         residual::{Base, Residual},
     },
     pretraining::Recipe,
-    training::{Bases, Trainer, mix},
+    training::{Bases, Trainer, mix, streams::HELD_OUT_DAYS},
 };
 use meanfield_learner::{ActorCritic, Config, forecast::Network};
 use meanfield_simulator::{
@@ -104,7 +104,7 @@ fn main() -> Result<(), Error> {
         for (load, demand) in LOADS {
             let scenario = Scenario::new(TENANTS, 2 * DAY_STEPS)?.with_load(load).with_model(model);
             let scenario = scenario.with_demand(demand)?;
-            let day = mix(seed, 1 << 40);
+            let day = mix(seed, HELD_OUT_DAYS);
             let (highest, mean) = scenario.pressure(day)?;
             println!("  {}: demand {mean:.2} of the cores, at most {highest:.2}", load.name());
             let say = |name: &str, [windows, requests, cores, gib]: [f64; 4]| {

@@ -137,6 +137,9 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         self.memory.claimant.wished(&wish, decision.request);
         let mut verdict = guard::check(bounds, &uncut, &decision.scale);
         let full = verdict.scale;
+        // A request belongs to the limit that was wished for; to another one it is in proportion.
+        let part = full.limit.cpu.0 as f64 / (wish.limit.cpu.0 as f64).max(1.0);
+        decision.request = decision.request.map(|cpu| MilliCores((cpu.0 as f64 * part).ceil() as u64));
         if let Some(grant) = scarcity.and_then(|scarcity| scarcity.grant) {
             let one = self.memory.claimant.request(verdict.scale.limit.cpu, decision.request);
             verdict = guard::cut(bounds, verdict, one, &grant);
@@ -147,7 +150,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         // Actuate.
         let action = if paused {
             // Whatever is done to the workload meanwhile is the operator's doing.
-            self.memory.uncut = None;
+            (self.memory.uncut, self.memory.full) = (None, None);
             Action::HOLD
         } else {
             // A request never exceeds its limit, also where the guard has cut that.

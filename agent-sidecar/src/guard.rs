@@ -76,7 +76,12 @@ pub fn cut(bounds: &Bounds, verdict: Verdict, request: MilliCores, grant: &Grant
     scale.replicas = scale.replicas.min(most.max(*bounds.replicas().start()));
     let reserved = request.cores() * f64::from(scale.replicas);
     if let Some(cap) = grant.cores.map(|cap| cap.get()).filter(|cap| *cap < reserved) {
-        scale.limit.cpu = MilliCores((scale.limit.cpu.0 as f64 * cap / reserved + 1e-6).floor() as u64);
+        let least = bounds.cpu().start().0 as f64 / (scale.limit.cpu.0 as f64).max(1.0);
+        // Where that many would have to be smaller than they may, fewer of the smallest use up what they can.
+        let smallest = (over(cap, request.cores() * least) + 1e-9).floor().min(f64::from(scale.replicas)) as u32;
+        scale.replicas = smallest.max(*bounds.replicas().start());
+        let reserved = request.cores() * f64::from(scale.replicas);
+        scale.limit.cpu = MilliCores((scale.limit.cpu.0 as f64 * (cap / reserved).min(1.0) + 1e-6).floor() as u64);
     }
     let scale = bounds.clamp(&scale);
     Verdict { scale, clip: if scale == verdict.scale { verdict.clip } else { Some(Clip::Grant) } }
@@ -145,6 +150,13 @@ mod tests {
         assert_eq!(cut(4.5), Verdict { scale: scale(5, 1350, 1000), clip: Some(Clip::Grant) });
         assert_eq!(cut(0.5), Verdict { scale: scale(1, 750, 1000), clip: Some(Clip::Grant) });
         assert_eq!(cut(0.0), Verdict { scale: scale(1, 100, 1000), clip: Some(Clip::Grant) }, "the bounds win");
+    }
+
+    #[test]
+    fn where_replicas_cannot_be_small_enough_there_are_fewer() {
+        let verdict = Verdict { scale: scale(10, 150, 1000), clip: None };
+        let cut = cut(&bounds(), verdict, MilliCores(150), &granted(0.18));
+        assert_eq!(cut, Verdict { scale: scale(1, 150, 1000), clip: Some(Clip::Grant) });
     }
 
     #[test]

@@ -287,7 +287,7 @@ pub struct EvalArgs {
     #[arg(long, env = "MEANFIELD_RECORDED", value_delimiter = ',', value_name = "FILE,...")]
     pub recorded: Vec<PathBuf>,
     /// CPU limits over CPU requests, for everybody (baselines, layers, frontier and shift).
-    #[arg(long, env = "MEANFIELD_LIMITS", default_value_t = crate::eval::cell::LIMITS, value_name = "TIMES")]
+    #[arg(long, env = "MEANFIELD_LIMITS", default_value_t = meanfield_simulator::scenario::OVERCOMMIT, value_name = "TIMES")]
     pub limits: f64,
     /// How the days that count are simulated (baselines, layers, frontier, shift and regimes).
     #[arg(long, env = "MEANFIELD_EVAL_MODEL", value_enum, default_value_t = ModelName::Events)]

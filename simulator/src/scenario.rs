@@ -37,7 +37,7 @@ const COMMON: usize = 1 << 32;
 const BATCH: f64 = 0.8;
 
 /// The usual limits over requests.
-const OVERCOMMIT: f64 = 1.5;
+pub const OVERCOMMIT: f64 = 1.5;
 
 /// Arrivals whose highest step is more than so many times their mean are drawn again: a workload for which no node is
 /// large enough says nothing about who scales it.
@@ -283,14 +283,11 @@ impl Scenario {
     fn arrivals(&self, mean: f64, rng: &mut ChaCha8Rng) -> Result<Vec<f64>, Invalid> {
         match &self.load {
             Load::Made(preset) => {
-                let mut drawn = Vec::new();
-                for _ in 0..DRAWS {
-                    drawn = preset.generate_with_day(mean, self.steps, STEP_SECONDS, DAY_SECONDS, rng);
-                    if drawn.iter().copied().fold(0.0, f64::max) <= TALLEST * mean {
-                        break;
-                    }
-                }
-                Ok(drawn)
+                let low = |rates: &Vec<f64>| rates.iter().all(|rate| *rate <= TALLEST * mean);
+                let mut draw = || preset.generate_with_day(mean, self.steps, STEP_SECONDS, DAY_SECONDS, rng);
+                let refused =
+                    || Invalid::new("load", preset.name(), format!("below {TALLEST} times its mean in {DRAWS} draws"));
+                (0..DRAWS).map(|_| draw()).find(low).ok_or_else(refused)
             }
             Load::Recorded(traces) => {
                 let trace = &traces[rng.random_range(0..traces.len())];

@@ -46,8 +46,13 @@ fn a_shorter_recording_begins_again_and_an_empty_one_is_refused() {
 fn the_highest_demand_is_what_was_asked_for() {
     for load in [Preset::Diurnal, Preset::AzureFunctions] {
         let scenario = Scenario::new(12, 2 * DAY_STEPS).unwrap().with_load(load);
-        let (highest, _) = scenario.with_peak(0.7, 5).unwrap().pressure(5).unwrap();
-        assert!((highest - 0.7).abs() < 1e-9, "{highest}");
+        let scenario = scenario.with_peak(0.7, 5).unwrap();
+        let tenants: Vec<_> = (0..12).map(|place| scenario.tenant(place, 5, Start::Sized).unwrap()).collect();
+        let cores = |step: usize| {
+            tenants.iter().map(|tenant| tenant.arrivals[step] * tenant.workload.cpu_seconds()).sum::<f64>()
+        };
+        let highest = (0..2 * DAY_STEPS).map(cores).fold(0.0, f64::max);
+        assert!((highest - 0.7 * 5.0 * 8.0).abs() < 1e-9, "{highest}");
     }
 }
 

@@ -37,9 +37,10 @@ const COARSE_STEP: f64 = CPU_STEP * CPU_STEP;
 const WORSE: u32 = 3;
 /// Below this part of what was asked for a resize counts as deferred.
 const DEFERRED: f64 = 0.95;
-/// What is left of the usual request after a step in which nodes had no room for it, at the least, and how fast it comes
-/// back.
-const YIELD: (f64, f64, f64) = (0.7, 0.3, 1.02);
+/// What is left of the usual request after a step in which nodes had no room for it; the least; and how fast it comes back.
+const ROOM_LEFT: f64 = 0.7;
+const LEAST_ROOM: f64 = 0.3;
+const ROOM_BACK: f64 = 1.02;
 /// The probability of a miss at the median load from which on a scale is no help.
 const HOPELESS: f64 = 0.9;
 /// Replicas that one decision may add or take away.
@@ -121,29 +122,39 @@ impl<F: Foresee> Plan<F> {
             + self.options.price * if killed { miss.max(1.0) } else { miss }
     }
 
-    /// Where a resize is deferred or replicas wait for a node, only the reservation stands in the way: asking for less of
-    /// it, under the same limit, gets both through.
+    /// Where a resize is deferred or replicas wait for a node, the reservation may be all that stands in the way: asking
+    /// for less of it, under the same limit, gets both through, unless it is memory that is short.
     fn learn_room(&mut self, seen: &Observation) {
         if self.room >= 1.0 || self.share.is_none() {
             self.share = Some((seen.request.cpu.0 as f64 / (seen.scale.limit.cpu.0 as f64).max(1.0)).clamp(0.01, 1.0));
         }
-        let (part, least, back) = YIELD;
         let deferred = seen.ready > 0 && in_force(seen) < DEFERRED * seen.scale.limit.cpu.cores();
-        self.room =
-            if deferred || seen.pending > 0 { (part * self.room).max(least) } else { (back * self.room).min(1.0) };
+        self.room = if deferred || seen.pending > 0 {
+            (ROOM_LEFT * self.room).max(LEAST_ROOM)
+        } else {
+            (ROOM_BACK * self.room).min(1.0)
+        };
     }
 
     /// Replicas for what comes in the next minute; fewer only when that was enough for a while.
     fn replicas(&mut self, view: &View<'_>, ahead: &Spread) -> u32 {
-        let (seen, range) = (view.seen, view.target.bounds.replicas());
-        let current = seen.scale.replicas;
-        let candidates = current.saturating_sub(REACH).max(*range.start())..=(current + REACH).min(*range.end());
+        let (range, current) = (view.target.bounds.replicas(), view.uncut.replicas);
+        let candidates =
+            current.saturating_sub(REACH).max(*range.start())..=current.saturating_add(REACH).min(*range.end());
         let cost = |replicas: u32| self.cheapest(view, replicas, replicas, ahead, COARSE_STEP).1;
         let best = candidates.map(|replicas| (replicas, cost(replicas))).min_by(|a, b| a.1.total_cmp(&b.1));
         let best = best.map_or(current, |(replicas, _)| replicas);
         push(&mut self.wanted, best, STABLE);
         let lately = self.wanted.iter().copied().max().unwrap_or(best);
         if best > current { best } else { current.min(lately) }
+    }
+
+    /// Whether even the largest scale within reach would miss: then something else is slow, and what is there stays until
+    /// that is over.
+    fn hopeless(&self, view: &View<'_>, next: &Spread) -> bool {
+        let bounds = &view.target.bounds;
+        let most = view.uncut.replicas.saturating_add(REACH).min(*bounds.replicas().end());
+        self.estimate.miss(&view.target.slo, bounds.cpu().end().cores(), f64::from(most), next.0[0]) > HOPELESS
     }
 
     /// The CPU limit with which so many replicas, of which some serve, cost least, among those a factor apart; and what
@@ -195,7 +206,7 @@ impl<F: Foresee> Policy for Plan<F> {
         let Outlook { next, ahead } = *self.outlook.insert(outlook);
         if self.estimate.cpu().is_none() {
             // Nothing is known about requests yet: what the operator started with stays.
-            return Ok(Decision::wish(view.target.bounds.clamp(&seen.scale)));
+            return Ok(Decision::wish(view.target.bounds.clamp(&view.uncut)));
         }
         let wanted = self.replicas(view, &ahead);
         // Replicas that start in this step serve in the one after; those that are stopped serve no more.
@@ -203,9 +214,8 @@ impl<F: Foresee> Policy for Plan<F> {
         let (cpu, _) = self.cheapest(view, wanted, serving, &next, CPU_STEP);
         let memory = self.memory.limit(seen);
         // Whoever stays must be large enough before anybody goes: a resize takes longer than stopping.
-        let (limit, current) = (seen.scale.limit, seen.scale.replicas);
-        // Where even the best scale would miss, something else is slow: what is there stays until that is over.
-        let hopeless = self.estimate.miss(&view.target.slo, cpu.cores(), f64::from(serving), next.0[0]) > HOPELESS;
+        let Scale { limit, replicas: current } = view.uncut;
+        let hopeless = self.hopeless(view, &next);
         let cpu = if hopeless { cpu.max(limit.cpu) } else { cpu };
         let stays = hopeless || cpu > limit.cpu || memory > limit.memory;
         let replicas = if stays { wanted.max(current) } else { wanted };

@@ -14,6 +14,12 @@ pub const HELD_OUT_DAYS: u64 = 1 << 40;
 pub const HISTORY: u64 = 1 << 41;
 /// The day on which variants are compared: nobody trains on it either.
 pub const HELD_OUT_DAY: u64 = 1 << 43;
+/// Days of scarcity in a demonstration.
+pub const SCARCE_DAYS: u64 = 1 << 42;
+/// Days of experiments with policies, for tuning or for counting as their seeds go.
+pub const EXPERIMENT: u64 = 1 << 45;
+/// Days of experiments in which capacity is scarce.
+pub const REGIMES: u64 = 1 << 44;
 /// Traces of the forecast network's recipe from here on are for looking at; training takes the first ones.
 pub const HELD_OUT_TRACES: usize = 1 << 20;
 

@@ -163,7 +163,9 @@ fn windows_after_a_kill_teach_nothing() {
 #[test]
 fn while_no_scale_helps_nothing_is_given_back() {
     let (target, mut plan) = (target(), Plan::new(Options::default(), PeakHold::default()).unwrap());
-    (0..50).for_each(|_| drop(decide(&mut plan, &target, &window(20.0))));
+    for _ in 0..50 {
+        decide(&mut plan, &target, &window(20.0));
+    }
     // What it depends on hangs.
     let slow = Observation { latency_p50: Some(9000.0), latency_p99: Some(9000.0), ..window(20.0) };
     for _ in 0..100 {
@@ -172,6 +174,41 @@ fn while_no_scale_helps_nothing_is_given_back() {
     }
     let later = (0..200).map(|_| decide(&mut plan, &target, &window(5.0)).scale).last().unwrap();
     assert!(later.replicas < 2 || later.limit.cpu < MilliCores(1500), "{later:?}");
+}
+
+#[test]
+fn one_that_is_killed_from_the_first_step_on_gets_more_memory() {
+    let (target, mut plan) = (target(), Plan::new(Options::default(), PeakHold::default()).unwrap());
+    let killed = Observation { oom_kills: 2, memory_used: Bytes(0), memory_peak: Bytes(0), ..window(20.0) };
+    let scale = decide(&mut plan, &target, &killed).scale;
+    assert!(scale.limit.memory > killed.scale.limit.memory, "{scale:?}");
+}
+
+#[test]
+fn whoever_would_rather_miss_than_pay_still_gives_back() {
+    let (target, mut plan) = (target(), Plan::new(Options { price: 0.0 }, PeakHold::default()).unwrap());
+    let scale = (0..50).map(|_| decide(&mut plan, &target, &window(20.0)).scale).last().unwrap();
+    assert_eq!((scale.replicas, scale.limit.cpu), (1, MilliCores(250)));
+}
+
+#[test]
+fn one_that_may_have_one_replica_only_grows_as_far_as_it_is_used() {
+    let mut target = target();
+    target.bounds =
+        Bounds::new(1..=1, MilliCores(250)..=MilliCores(4000), Bytes::mebi(64)..=Bytes::mebi(4096)).unwrap();
+    let mut plan = Plan::new(Options::default(), PeakHold::default()).unwrap();
+    // All of what it has is used up, and too slow: three cores of work.
+    let mut cpu = MilliCores(1500);
+    for _ in 0..20 {
+        let mut seen = window(60.0);
+        (seen.ready, seen.scale.replicas, seen.scale.limit.cpu, seen.cpu_allowed) = (1, 1, cpu, cpu);
+        let done = cpu.cores().min(3.0);
+        (seen.cpu_used, seen.throughput) = (MilliCores((1000.0 * done) as u64), done / 0.05);
+        (seen.latency_p50, seen.latency_p99, seen.backlog) =
+            if done < 3.0 { (Some(900.0), Some(3000.0), 100.0) } else { (Some(60.0), Some(150.0), 0.0) };
+        cpu = decide(&mut plan, &target, &seen).scale.limit.cpu;
+    }
+    assert!(cpu > MilliCores(3000), "{cpu:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use meanfield_agent::{
         forecast::{Care, Forecast, shipped},
         plan::{Options, Plan},
     },
-    training::mix,
+    training::{mix, streams::SCARCE_DAYS},
 };
 use meanfield_common::{
     identity::PoolName,
@@ -34,8 +34,6 @@ use crate::{
 const BEFORE: usize = 240;
 /// Steps of 15 s.
 const MINUTE: usize = 4;
-/// Seeds of these days: a stream of its own.
-const DAYS: u64 = 1 << 42;
 
 /// One tenant in one step.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,14 +60,14 @@ pub struct Row {
     pub coordinated: f64,
 }
 
-/// Whether a cap leaves less than the bare need of so much work.
-fn yields(cap: Option<f64>, offered: f64) -> bool {
-    cap.is_some_and(|cap| cap < BARE * offered + BARE_FLOOR)
+/// Whether a cap leaves less than the bare need of so much work, of somebody who wants so much.
+fn yields(cap: Option<f64>, offered: f64, wanted: f64) -> bool {
+    cap.is_some_and(|cap| cap < (BARE * offered + BARE_FLOOR).min(wanted))
 }
 
 impl Row {
     fn yields(&self) -> bool {
-        yields(self.granted, self.offered)
+        yields(self.granted, self.offered, self.wanted)
     }
 }
 
@@ -91,8 +89,9 @@ pub fn run(seed: u64) -> anyhow::Result<Minute> {
     let granted = play(seed, Coordination::Grants)?;
     let scenario = Regime::Priorities.scenario(1)?;
     let weights: Vec<f64> = (0..scenario.tenants()).map(|place| scenario.weight(place).get()).collect();
-    let yielding =
-        |steps: &[Vec<Moment>]| steps.iter().flatten().filter(|moment| yields(moment.cap, moment.offered)).count();
+    let yielding = |steps: &[Vec<Moment>]| {
+        steps.iter().flatten().filter(|moment| yields(moment.cap, moment.offered, moment.wanted)).count()
+    };
     let starts = 0..=granted.len().saturating_sub(MINUTE);
     let start = starts.max_by_key(|start| yielding(&granted[*start..*start + MINUTE])).unwrap_or(0);
     let rows = weights.iter().enumerate().map(|(place, weight)| {
@@ -135,7 +134,7 @@ fn play(seed: u64, coordination: Coordination) -> anyhow::Result<Vec<Vec<Moment>
     let coordinator = day::coordinator(Regime::Priorities, std::slice::from_ref(&pool), coordination)?;
     let scenario = Regime::Priorities.scenario(BEFORE + DAY_STEPS)?;
     let network = shipped()?;
-    let mut fleet = Fleet::new(&scenario, mix(seed, DAYS), Start::Sized, pool, Shape::BALANCED, |_, _| {
+    let mut fleet = Fleet::new(&scenario, mix(seed, SCARCE_DAYS), Start::Sized, pool, Shape::BALANCED, |_, _| {
         let policy: Box<dyn Policy> =
             Box::new(Plan::new(Options::default(), Forecast::new(network.clone(), Care::default()))?);
         Ok((Way::new(InProcess(coordinator.clone()), coordination, 0, None), policy))

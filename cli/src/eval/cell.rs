@@ -1,11 +1,16 @@
 //! One cell of an experiment: one policy on one trace with one seed, for all functions at once.
 
 use futures_executor::block_on;
-use meanfield_agent::{fleet::Fleet, link::Nobody, policy::Policy, training::mix};
+use meanfield_agent::{
+    fleet::Fleet,
+    link::Nobody,
+    policy::Policy,
+    training::{mix, streams::EXPERIMENT},
+};
 use meanfield_common::{identity::PoolName, reward::Shape};
 use meanfield_simulator::{
     cluster::Model,
-    scenario::{DAY_STEPS, Scenario, Start},
+    scenario::{DAY_STEPS, OVERCOMMIT, Scenario, Start},
 };
 use meanfield_traces::synth::Preset;
 use serde::{Deserialize, Serialize};
@@ -15,9 +20,6 @@ use crate::{
     contest::HISTORY_STEPS,
     score::{Figures, Scores},
 };
-
-/// Limits over requests unless somebody says otherwise.
-pub const LIMITS: f64 = 1.5;
 
 /// Where and when.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,7 +36,7 @@ pub struct Setting {
 impl Setting {
     /// So many tenants under the usual load, in closed form.
     pub fn usual(tenants: usize) -> Self {
-        Self { load: Load::Made(Preset::Diurnal), seed: 1, events: false, tenants, limits: LIMITS }
+        Self { load: Load::Made(Preset::Diurnal), seed: 1, events: false, tenants, limits: OVERCOMMIT }
     }
 }
 
@@ -47,7 +49,7 @@ pub struct Result {
 
 /// Runs a policy through twelve hours of the fluid model that do not count, and then through a day that does.
 pub fn run(setting: &Setting, contestant: &Contestant) -> anyhow::Result<Result> {
-    let seed = mix(setting.seed, 0);
+    let seed = mix(setting.seed, EXPERIMENT);
     let scenario = Scenario::new(setting.tenants, HISTORY_STEPS + DAY_STEPS)?.with_overcommit(setting.limits)?;
     let scenario = setting.load.onto(scenario, setting.seed, seed)?;
     let cluster = scenario.cluster();

@@ -1,8 +1,8 @@
 //! `meanfield eval layers`, `frontier` and `shift`: what each layer of the decision adds, at what price.
 //!
 //! A policy that pays more misses less, so two of them are compared at equal cost: the price of a miss is chosen on days
-//! of their own, as the one with the fewest misses there among those for which the plan reserves no more cores than the
-//! tuned HPA does. The days that are reported are used once.
+//! of their own, as the one with the fewest misses there among those for which the plan reserves no more cores than
+//! any tuned HPA does. The days that are reported are used once.
 
 use anyhow::Context;
 use meanfield_traces::synth::Preset;
@@ -38,7 +38,6 @@ struct Job {
 /// Means over the days for matching.
 struct Judged {
     cores: f64,
-    reward: f64,
     misses: f64,
 }
 
@@ -122,28 +121,25 @@ impl Scope<'_> {
         let each = results.chunks(usize::try_from(self.matching)?);
         let judge = |days: &[cell::Result]| Judged {
             cores: of(days, |day| day.total.cpu_reserved_cores),
-            reward: of(days, |day| day.total.reward),
             misses: of(days, |day| day.total.slo_violation_rate_windows),
         };
         Ok(each.map(judge).collect())
     }
 
-    /// Tuned rules, and plans at the price that misses least within the cores of the best tuned HPA.
+    /// Tuned rules, and plans at the price that misses least within the cores of the thriftiest tuned HPA.
     fn matched(&self, load: &Load, plans: &[Kind]) -> anyhow::Result<Vec<Contestant>> {
         let days = if self.args.quick { 1 } else { 2 };
         let kinds = if self.args.quick { HPA.to_vec() } else { [&HPA[..], &[Kind::Kpa, Kind::Ensure]].concat() };
         let rules = tuning::tuned(&kinds, &self.setting(load, 1), days, self.args.threads, &self.store)?;
         let judged = self.judged(load, &rules)?;
-        let best = (rules.iter().zip(&judged).filter(|(rule, _)| HPA.contains(&rule.kind)))
-            .max_by(|(_, a), (_, b)| a.reward.total_cmp(&b.reward))
-            .map(|(_, judged)| judged.cores)
-            .context("HPA is among the rules")?;
+        let hpa = rules.iter().zip(&judged).filter(|(rule, _)| HPA.contains(&rule.kind));
+        let fewest = hpa.map(|(_, judged)| judged.cores).fold(f64::INFINITY, f64::min);
         let mut contestants = rules;
         contestants.push(Contestant::default_of(Kind::Reactive));
         for &kind in plans {
             let priced: Vec<_> = self.prices().map(|price| at(kind, price)).collect();
             let judged = self.judged(load, &priced)?;
-            let within = priced.into_iter().zip(judged).filter(|(_, judged)| judged.cores <= best);
+            let within = priced.into_iter().zip(judged).filter(|(_, judged)| judged.cores <= fewest);
             let matched = within.min_by(|(_, a), (_, b)| a.misses.total_cmp(&b.misses));
             // Whoever needs more than HPA at every price has no row here.
             contestants.extend(matched.map(|(matched, _)| Contestant { tuned: true, ..matched }));
@@ -162,7 +158,7 @@ impl Scope<'_> {
         let quick = self.args.quick;
         let rules = HPA.into_iter().chain([Kind::Kpa]).flat_map(|kind| {
             let grid = kind.settings().map_or(&[] as &[f64], |(_, grid)| grid);
-            grid.iter().step_by(if quick { 4 } else { 2 }).map(move |target| Contestant {
+            grid.iter().rev().step_by(if quick { 4 } else { 2 }).rev().map(move |target| Contestant {
                 settings: vec![contestant::Setting { target: *target, roomy: true }],
                 ..Contestant::default_of(kind)
             })

@@ -9,7 +9,7 @@ use meanfield_traces::{
     synth::Preset,
     trace::Trace,
 };
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::tuning;
 
@@ -17,7 +17,7 @@ const DAY: f64 = 86_400.0;
 
 /// The part of the cores that all tenants together ask for in their highest step, at the most. Whoever owns a cluster has
 /// chosen its nodes for its load; where there is more to do than that, scarcity is what is measured.
-const PEAK: f64 = 0.7;
+pub const PEAK: f64 = 0.7;
 
 /// The load of an experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ pub struct Recorded {
 
 impl Load {
     /// Days from a file in any format that `meanfield trace` reads. Series are cut into days; those with too little in
-    /// them or with a minute far above their mean are left out.
+    /// them or with a count far above their mean are left out.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let imported = import::read(file, &Options::default())?;
         let mut days = Vec::new();
@@ -50,10 +50,10 @@ impl Load {
                 }
             }
         }
-        let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().replace([',', '"'], "_"));
         ensure!(
             days.len() >= 2,
-            "{}: {} usable days (with 1440 requests, ten levels, and no minute above {TALLEST} times the mean), at least 2 are needed",
+            "{}: {} usable days (with 1440 requests, ten levels, and none of its counts above {TALLEST} times their mean), at least 2 are needed",
             file.display(),
             days.len()
         );
@@ -99,6 +99,17 @@ impl Load {
 
 impl Serialize for Load {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
+        match self {
+            Self::Made(preset) => serializer.serialize_str(preset.name()),
+            // Results are kept by what they came from: another file of the same name is not the same days.
+            Self::Recorded(Recorded { name, tuning, counted }) => {
+                let requests = |traces: &[Trace]| traces.iter().map(Trace::total).sum::<f64>();
+                let mut fields = serializer.serialize_struct("Recorded", 3)?;
+                fields.serialize_field("file", name)?;
+                fields.serialize_field("days", &(tuning.len(), counted.len()))?;
+                fields.serialize_field("requests", &(requests(tuning), requests(counted)))?;
+                fields.end()
+            }
+        }
     }
 }

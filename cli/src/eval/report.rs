@@ -3,13 +3,13 @@
 use std::{fmt::Write, fs, path::Path};
 
 use meanfield_agent::fleet::tenant_name;
-use meanfield_simulator::scenario::DAY_STEPS;
+use meanfield_simulator::scenario::{DAY_STEPS, TALLEST};
 use serde::Serialize;
 
 use super::{
     cell::{self, Setting},
     contestant::Contestant,
-    load::Load,
+    load::{Load, PEAK},
     statistics::Mean,
 };
 use crate::{
@@ -81,8 +81,10 @@ impl Report<'_> {
         };
         let loads: Vec<_> = self.loads.iter().map(Load::name).collect();
         format!(
-            "Simulated. Twelve functions share five nodes of 8 cores and 32 GiB; a day of {DAY_STEPS} steps of 15 s after twelve \
+            "Simulated. Twelve functions share five nodes of 8 cores and 32 GiB; arrivals above {TALLEST} times their mean are drawn \
+             again, and days on which all together ask for more than {:.0} % of the cores are scaled down to that; a day of {DAY_STEPS} steps of 15 s after twelve \
              hours that do not count; {model}; limits {} times the requests; {} seed(s) on each of {}.",
+            100.0 * PEAK,
             self.args.limits,
             self.seeds,
             loads.join(", ")

@@ -30,9 +30,11 @@ const CPU_LEFT: f64 = 0.8;
 /// What a replica can use is forgotten slowly: twice as much is taken for possible after six hours.
 const FORGET: f64 = 1.0005;
 const LEAST_CEILING: f64 = 0.02;
-/// How far beyond what it has used a replica is trusted; and the cores that one worker can use.
+/// How far beyond what it has used a replica is trusted; and the cores that any is trusted to use.
 const BEYOND: f64 = 2.0;
-const ONE_WORKER: f64 = 2.0;
+const FEW_CORES: f64 = 2.0;
+/// The part of a limit from which on it counts as used up.
+const USED_UP: f64 = 0.9;
 /// On nodes as busy as this it may be the neighbours who take what is missing.
 const CROWDED: f64 = 0.85;
 /// Fewer requests than this say nothing about a 99th percentile.
@@ -133,7 +135,8 @@ impl Estimate {
             return;
         }
         let doubt = self.doubt(self.load(cores, seen.ready.into(), seen.throughput));
-        if !slo.violated(seen) {
+        // Whoever used up its limit has shown that it can, whatever came of it.
+        if !slo.violated(seen) || used >= USED_UP * now {
             self.proven = self.proven.max(used);
             self.ceiling = self.ceiling.max(self.proven);
         }
@@ -190,7 +193,7 @@ impl Estimate {
 
     /// Cores that a replica is believed to be able to use: no more than it was seen to, and not far beyond what went well.
     fn usable(&self) -> f64 {
-        self.ceiling.min((BEYOND * self.proven).max(ONE_WORKER))
+        self.ceiling.min((BEYOND * self.proven).max(FEW_CORES))
     }
 
     /// The probability that so many replicas of so many cores miss the objective at a rate; above 1, and growing, where

@@ -34,15 +34,18 @@ impl Memory {
             let mean = seen.memory_used.0 as f64 / f64::from(seen.ready);
             self.rest = Some(self.rest.map_or(mean, |rest| (rest / FADE).min(mean)));
         }
-        if let (Some(peak), Some(rest)) = (memory_peak(seen, OOM_BUMP), self.rest) {
-            self.crowd = self.crowd.max(peak as f64 - rest);
+        if let Some(peak) = memory_peak(seen, OOM_BUMP) {
+            // Killed before it was ever seen at rest: all of it may be the crowd's.
+            self.crowd = self.crowd.max(peak as f64 - self.rest.unwrap_or(0.0));
         }
     }
 
     /// The limit of a replica; what it is while nothing is known.
     pub fn limit(&self, seen: &Observation) -> Bytes {
-        let Some(rest) = self.rest else { return seen.scale.limit.memory };
-        let wanted = REST_MARGIN * rest + CROWD_MARGIN * self.crowd;
+        if self.rest.is_none() && self.crowd <= 0.0 {
+            return seen.scale.limit.memory;
+        }
+        let wanted = REST_MARGIN * self.rest.unwrap_or(0.0) + CROWD_MARGIN * self.crowd;
         let held = seen.scale.limit.memory.0;
         // A little less is not worth a resize.
         Bytes(if (held as f64 * ENOUGH..=held as f64).contains(&wanted) { held } else { wanted as u64 })

@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use futures_executor::block_on;
-use meanfield_agent::{fleet::Fleet, policy::Policy, policy::planned::Planned, training::mix};
+use meanfield_agent::{
+    fleet::Fleet,
+    policy::Policy,
+    policy::planned::Planned,
+    training::{mix, streams::REGIMES},
+};
 use meanfield_common::{identity::PoolName, reward::Shape};
 use meanfield_coordinator::{Clock, Coordinator, Options};
 use meanfield_simulator::{
@@ -24,9 +29,6 @@ use crate::{
     in_process::InProcess,
     score::{Scores, Tally},
 };
-
-/// Seeds of the days that count: a stream of its own, which no training draws from.
-const COUNTED: u64 = 1 << 44;
 
 /// The hour before a day for those that look back on minutes only.
 const SHORT_HISTORY: usize = 240;
@@ -51,7 +53,7 @@ pub fn liar() -> usize {
 impl Job {
     /// The seed of its day.
     fn day(&self) -> u64 {
-        mix(self.seed, COUNTED)
+        mix(self.seed, REGIMES)
     }
 }
 
