@@ -41,6 +41,8 @@ const DEFERRED: f64 = 0.95;
 const ROOM_LEFT: f64 = 0.7;
 const LEAST_ROOM: f64 = 0.3;
 const ROOM_BACK: f64 = 1.02;
+/// The part of a CPU limit below which less of it is worth a resize.
+const ENOUGH: f64 = 0.8;
 /// The probability of a miss at the median load from which on a scale is no help.
 const HOPELESS: f64 = 0.9;
 /// Replicas that one decision may add or take away.
@@ -217,6 +219,9 @@ impl<F: Foresee> Policy for Plan<F> {
         let Scale { limit, replicas: current } = view.uncut;
         let hopeless = self.hopeless(view, &next);
         let cpu = if hopeless { cpu.max(limit.cpu) } else { cpu };
+        // A little less is not worth a resize.
+        let little = (ENOUGH * limit.cpu.0 as f64) as u64..=limit.cpu.0;
+        let cpu = if little.contains(&cpu.0) { limit.cpu } else { cpu };
         let stays = hopeless || cpu > limit.cpu || memory > limit.memory;
         let replicas = if stays { wanted.max(current) } else { wanted };
         let scale = view.target.bounds.clamp(&Scale { replicas, limit: Resources { cpu, memory } });
