@@ -34,7 +34,7 @@ impl Spread {
     }
 
     /// The rate between two levels stands for all of them; probabilities add up to 1.
-    pub fn atoms(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+    pub fn atoms(&self) -> impl DoubleEndedIterator<Item = (f64, f64)> + '_ {
         let rates = &self.0;
         let between = (1..LEVELS.len()).map(|at| (LEVELS[at] - LEVELS[at - 1], 0.5 * (rates[at - 1] + rates[at])));
         let [.., last] = *rates;

@@ -143,9 +143,13 @@ impl<F: Foresee> Plan<F> {
         let (range, current) = (view.target.bounds.replicas(), view.uncut.replicas);
         let candidates =
             current.saturating_sub(REACH).max(*range.start())..=current.saturating_add(REACH).min(*range.end());
-        let cost = |replicas: u32| self.cheapest(view, replicas, replicas, ahead, COARSE_STEP).1;
-        let best = candidates.map(|replicas| (replicas, cost(replicas))).min_by(|a, b| a.1.total_cmp(&b.1));
-        let best = best.map_or(current, |(replicas, _)| replicas);
+        let (mut best, mut least) = (current, f64::INFINITY);
+        for replicas in candidates {
+            let (_, cost) = self.cheapest(view, (replicas, replicas), ahead, COARSE_STEP, least);
+            if cost < least {
+                (best, least) = (replicas, cost);
+            }
+        }
         push(&mut self.wanted, best, STABLE);
         let lately = self.wanted.iter().copied().max().unwrap_or(best);
         if best > current { best } else { current.min(lately) }
@@ -160,33 +164,39 @@ impl<F: Foresee> Plan<F> {
     }
 
     /// The CPU limit with which so many replicas, of which some serve, cost least, among those a factor apart; and what
-    /// they cost.
-    fn cheapest(&self, view: &View<'_>, replicas: u32, serving: u32, load: &Spread, step: f64) -> (MilliCores, f64) {
+    /// they cost. What costs more than `most` is of no interest.
+    fn cheapest(
+        &self,
+        view: &View<'_>,
+        (replicas, serving): (u32, u32),
+        load: &Spread,
+        step: f64,
+        most: f64,
+    ) -> (MilliCores, f64) {
         let (seen, slo, bounds) = (view.seen, &view.target.slo, &view.target.bounds);
         let reserved = self.share.unwrap_or(1.0);
         let (count, serving) = (f64::from(replicas), f64::from(serving.max(1)));
         let waiting = if seen.seconds > 0.0 { seen.backlog / seen.seconds } else { 0.0 };
         let gib = self.memory.limit(seen).as_mebi() / 1024.0;
-        let cost = |cpu: MilliCores| {
-            let cores = cpu.cores();
-            let miss = |(weight, rate): (f64, f64)| weight * self.estimate.miss(slo, cores, serving, rate + waiting);
-            let misses: f64 = load.atoms().map(miss).sum();
-            count * (cores * reserved + GIB_IN_CORES * gib) + self.options.price * misses
-        };
+        let rates = || load.atoms().map(|(weight, rate)| (weight, rate + waiting));
         let least = bounds.cpu().start().0.max(1);
-        let most = bounds.cpu().end().0.max(least);
+        let largest = bounds.cpu().end().0.max(least);
         let mut best = (MilliCores(least), f64::INFINITY);
         let (mut cpu, mut worse) = (least as f64, 0);
         loop {
-            let at = MilliCores((cpu as u64).min(most));
-            let now = cost(at);
+            let at = MilliCores((cpu as u64).min(largest));
+            let paid = count * (at.cores() * reserved + GIB_IN_CORES * gib);
+            if paid >= best.1.min(most) {
+                return best;
+            }
+            let now = paid + self.options.price * self.estimate.misses(slo, at.cores(), serving, rates());
             if now < best.1 {
                 (best, worse) = ((at, now), 0);
             } else {
                 worse += 1;
             }
             // While everything misses, cost only grows for a while: that is no reason to stop.
-            if at.0 >= most || (worse >= WORSE && best.1 < 0.5 * self.options.price) {
+            if at.0 >= largest || (worse >= WORSE && best.1 < 0.5 * self.options.price) {
                 return best;
             }
             cpu *= step;
@@ -213,7 +223,7 @@ impl<F: Foresee> Policy for Plan<F> {
         let wanted = self.replicas(view, &ahead);
         // Replicas that start in this step serve in the one after; those that are stopped serve no more.
         let serving = seen.ready.min(wanted).max(1);
-        let (cpu, _) = self.cheapest(view, wanted, serving, &next, CPU_STEP);
+        let (cpu, _) = self.cheapest(view, (wanted, serving), &next, CPU_STEP, f64::INFINITY);
         let memory = self.memory.limit(seen);
         // Whoever stays must be large enough before anybody goes: a resize takes longer than stopping.
         let Scale { limit, replicas: current } = view.uncut;

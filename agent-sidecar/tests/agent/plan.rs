@@ -298,3 +298,18 @@ fn a_spread_that_is_certain_is_one_rate() {
     let mean = Spread::certain(3.0).atoms().map(|(weight, rate)| weight * rate).sum::<f64>();
     assert!((mean - 3.0).abs() < 1e-12, "{mean}");
 }
+
+#[test]
+fn what_is_left_out_of_a_mean_hardly_matters_and_equal_rates_are_one() {
+    let (slo, mut estimate) = (target().slo, Estimate::default());
+    (0..50).for_each(|_| estimate.learn(&window(20.0), &slo));
+    let spread = Spread([10.0, 14.0, 18.0, 20.0, 22.0, 24.0, 27.0, 30.0]);
+    for (cores, replicas) in [(0.3, 1.0), (0.6, 2.0), (1.0, 2.0), (1.5, 3.0), (4.0, 4.0)] {
+        let one = |(weight, rate): (f64, f64)| weight * estimate.miss(&slo, cores, replicas, rate);
+        let whole: f64 = spread.atoms().map(one).sum();
+        let mean = estimate.misses(&slo, cores, replicas, spread.atoms());
+        assert!(mean <= whole * (1.0 + 1e-12) && mean >= 0.998 * whole, "{mean} of {whole}");
+        let (certain, alone) = (Spread::certain(20.0), estimate.miss(&slo, cores, replicas, 20.0));
+        assert!((estimate.misses(&slo, cores, replicas, certain.atoms()) - alone).abs() < 1e-12);
+    }
+}

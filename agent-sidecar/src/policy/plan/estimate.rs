@@ -200,21 +200,52 @@ impl Estimate {
     /// there is more work than capacity, so that more capacity is always better.
     #[must_use]
     pub fn miss(&self, slo: &Slo, cores: f64, replicas: f64, rate: f64) -> f64 {
-        if rate <= 0.0 {
-            return 0.0;
-        }
-        let load = self.load(cores, replicas, rate);
-        if load >= HOTTEST {
-            return 1.0 + (load - HOTTEST);
-        }
-        let (which, milliseconds) = match *slo {
-            Slo::Latency { percentile: Percentile::P50, milliseconds } => (0, milliseconds),
-            Slo::Latency { percentile: Percentile::P99, milliseconds } => (1, milliseconds),
+        self.misses(slo, cores, replicas, [(1.0, rate)])
+    }
+
+    /// The same for rates with their probabilities, in ascending order. More load never makes a miss less likely, so the
+    /// highest rate comes first, and those that can no longer matter are left out.
+    #[must_use]
+    pub fn misses<R>(&self, slo: &Slo, cores: f64, replicas: f64, rates: R) -> f64
+    where
+        R: IntoIterator<Item = (f64, f64), IntoIter: DoubleEndedIterator>,
+    {
+        let objective = match *slo {
+            Slo::Latency { percentile: Percentile::P50, milliseconds } => Some((0, milliseconds / 1000.0)),
+            Slo::Latency { percentile: Percentile::P99, milliseconds } => Some((1, milliseconds / 1000.0)),
             // Throughput needs no room for queues.
-            Slo::Throughput { .. } => return 0.0,
+            Slo::Throughput { .. } => None,
         };
-        let predicted = self.station(cores, replicas).latency(load).percentiles()[which];
-        let margin = (milliseconds / 1000.0 / predicted).ln() - self.bias;
+        let load_of_one = self.load(cores, replicas, 1.0);
+        let mut station = None;
+        let (mut before, mut miss) = (f64::NAN, 0.0);
+        let (mut left, mut total) = (1.0, 0.0);
+        for (weight, rate) in rates.into_iter().rev() {
+            if rate != before {
+                let load = load_of_one * rate;
+                miss = match objective {
+                    _ if rate <= 0.0 => 0.0,
+                    _ if load >= HOTTEST => 1.0 + (load - HOTTEST),
+                    None => 0.0,
+                    Some((which, seconds)) => {
+                        let station: &Station = station.get_or_insert_with(|| self.station(cores, replicas));
+                        let predicted = station.latency(load).percentiles()[which];
+                        self.beyond((seconds / predicted).ln() - self.bias, load)
+                    }
+                };
+                before = rate;
+            }
+            if left * miss < NEGLIGIBLE * total {
+                break;
+            }
+            total += weight * miss;
+            left -= weight;
+        }
+        total
+    }
+
+    /// The probability of being off by more than a margin, as a logarithm.
+    fn beyond(&self, margin: f64, load: f64) -> f64 {
         // Logistic: its tails are as heavy as those of windows with few requests. Doubt is no hope: where a miss is
         // predicted, more load never makes it less likely.
         let doubt = if margin > 0.0 { self.doubt(load) } else { self.error.sqrt() };
@@ -227,6 +258,9 @@ impl Estimate {
         self.error.sqrt() / (1.0 - load.min(HOTTEST))
     }
 }
+
+/// The part of the misses of higher rates below which all of the lower ones together do not matter.
+const NEGLIGIBLE: f64 = 1e-3;
 
 /// Standard deviations of a logistic distribution in units of its scale: pi / sqrt(3).
 const LOGISTIC: f64 = 1.813_799_364_234_218;

@@ -7,7 +7,7 @@ use meanfield_agent::{
     policy::{
         Policy, View,
         forecast::{Care, Forecast, shipped},
-        outlook::{Foresee, PeakHold},
+        outlook::{Foresee, LEVELS, Outlook, Spread},
         plan::{Options, Plan},
     },
 };
@@ -32,6 +32,22 @@ pub(super) fn forecast() -> anyhow::Result<f64> {
     })
 }
 
+/// Expects everything up to twice the rate of now, so that each level counts.
+struct Wide;
+
+impl Foresee for Wide {
+    fn name(&self) -> &'static str {
+        "wide"
+    }
+
+    fn outlook(&mut self, rate: f64, _: f64) -> Outlook {
+        let spread = Spread(LEVELS.map(|level| rate * (0.5 + 1.5 * level)));
+        Outlook { next: spread, ahead: spread }
+    }
+
+    fn reset(&mut self) {}
+}
+
 /// Seconds of a decision of the queue model, without the forecast.
 pub(super) fn plan() -> anyhow::Result<f64> {
     let tenant = Scenario::new(1, 1)?.tenant(0, 1, Start::Sized)?;
@@ -42,7 +58,7 @@ pub(super) fn plan() -> anyhow::Result<f64> {
         bounds: tenant.bounds.clone(),
         weight: Weight::clamped(1.0),
     };
-    let mut plan = Plan::new(Options::default(), PeakHold::default())?;
+    let mut plan = Plan::new(Options::default(), Wide)?;
     let (state, auxiliary) = (LocalState::default(), Arc::new(AuxiliaryState::default()));
     let cpu = tenant.workload.cpu_seconds();
     timed(|step| {
