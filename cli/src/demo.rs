@@ -41,7 +41,7 @@ use crate::{
     eval::{
         cell::Setting,
         contestant::{self, Contestant, Kind},
-        tuning,
+        tuning::{self, Aim},
         workers::Store,
     },
     file,
@@ -126,11 +126,11 @@ fn pool(name: &str) -> anyhow::Result<PoolName> {
 fn tuned_hpa(target: Option<f64>, agents: usize) -> anyhow::Result<Contestant> {
     if let Some(target) = target {
         let settings = vec![contestant::Setting { target, roomy: false }];
-        return Ok(Contestant { kind: Kind::HpaCpu, tuned: false, settings });
+        return Ok(Contestant { settings, ..Contestant::default_of(Kind::HpaCpu) });
     }
     let scratch = tempfile::tempdir()?;
     let setting = Setting::usual(agents);
-    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, 1, None, &Store::new(scratch.path())?)?;
+    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, Aim::Reward, 1, None, &Store::new(scratch.path())?)?;
     tuned.into_iter().next().context("HPA has something to tune")
 }
 

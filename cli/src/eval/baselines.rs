@@ -9,7 +9,7 @@ use super::{
     contestant::{Contestant, Kind},
     load::Load,
     report::{Entry, Report},
-    tuning,
+    tuning::{self, Aim},
     workers::{Store, compute},
 };
 use crate::args::{EvalArgs, ModelName};
@@ -38,7 +38,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
         let events = args.model == ModelName::Events;
         let setting = Setting { load: load.clone(), seed: 1, events, tenants: TENANTS, limits: args.limits };
         let mut contestants: Vec<_> = Kind::ALL.map(Contestant::default_of).to_vec();
-        contestants.extend(tuning::tuned(&Kind::ALL, &setting, tuning_days, args.threads, &store)?);
+        contestants.extend(tuning::tuned(&Kind::ALL, &setting, Aim::Reward, tuning_days, args.threads, &store)?);
         // The tuned form stands below the default one.
         contestants.sort_by_key(|contestant| (contestant.kind, contestant.tuned));
         for contestant in contestants {

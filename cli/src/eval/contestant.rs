@@ -189,6 +189,9 @@ pub struct Setting {
 pub struct Contestant {
     pub kind: Kind,
     pub tuned: bool,
+    /// The price of a miss for which settings were chosen, where that was the aim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
     /// One for each function, in the order of their places; one for all when there is only one.
     pub settings: Vec<Setting>,
 }
@@ -197,7 +200,7 @@ impl Contestant {
     /// With the setting that comes with it.
     pub fn default_of(kind: Kind) -> Self {
         let target = kind.settings().map_or(0.0, |(default, _)| default);
-        Self { kind, tuned: false, settings: vec![Setting { target, roomy: false }] }
+        Self { kind, tuned: false, price: None, settings: vec![Setting { target, roomy: false }] }
     }
 
     pub fn setting(&self, place: usize) -> Setting {
@@ -210,7 +213,10 @@ impl Contestant {
 
     pub fn label(&self) -> String {
         match (self.kind.settings(), self.tuned) {
-            (_, true) => format!("{}, tuned", self.kind.label()),
+            (_, true) => match self.price {
+                Some(price) => format!("{}, tuned for {price}", self.kind.label()),
+                None => format!("{}, tuned", self.kind.label()),
+            },
             (None, false) => self.kind.label().to_owned(),
             (Some(_), false) => format!("{} ({})", self.kind.label(), self.setting(0).target),
         }

@@ -14,7 +14,7 @@ use super::{
     load::Load,
     report::{Entry, Report},
     statistics::Mean,
-    tuning,
+    tuning::{self, Aim},
     workers::{Store, compute},
 };
 use crate::args::{EvalArgs, Experiment, ModelName};
@@ -62,7 +62,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     let scope =
         Scope { args, store: Store::new(&args.report)?, loads, seeds, matching: if args.quick { 1 } else { 2 } };
     let contestants = |load: &Load| match args.experiment {
-        Experiment::Frontier => Ok(scope.frontier()),
+        Experiment::Frontier => scope.frontier(load),
         Experiment::Shift => scope.matched(
             load,
             &[
@@ -128,9 +128,8 @@ impl Scope<'_> {
 
     /// Tuned rules, and plans at the price that misses least within the cores of the thriftiest tuned HPA.
     fn matched(&self, load: &Load, plans: &[Kind]) -> anyhow::Result<Vec<Contestant>> {
-        let days = if self.args.quick { 1 } else { 2 };
         let kinds = if self.args.quick { HPA.to_vec() } else { [&HPA[..], &[Kind::Kpa, Kind::Ensure]].concat() };
-        let rules = tuning::tuned(&kinds, &self.setting(load, 1), days, self.args.threads, &self.store)?;
+        let rules = self.tuned(&kinds, load, Aim::Reward)?;
         let judged = self.judged(load, &rules)?;
         let hpa = rules.iter().zip(&judged).filter(|(rule, _)| HPA.contains(&rule.kind));
         let fewest = hpa.map(|(_, judged)| judged.cores).fold(f64::INFINITY, f64::min);
@@ -153,20 +152,23 @@ impl Scope<'_> {
         PRICES.into_iter().step_by(if self.args.quick { 3 } else { 1 })
     }
 
-    /// Every policy over the whole range of its setting.
-    fn frontier(&self) -> Vec<Contestant> {
-        let quick = self.args.quick;
-        let rules = HPA.into_iter().chain([Kind::Kpa]).flat_map(|kind| {
-            let grid = kind.settings().map_or(&[] as &[f64], |(_, grid)| grid);
-            grid.iter().rev().step_by(if quick { 4 } else { 2 }).rev().map(move |target| Contestant {
-                settings: vec![contestant::Setting { target: *target, roomy: true }],
-                ..Contestant::default_of(kind)
-            })
-        });
+    fn tuned(&self, kinds: &[Kind], load: &Load, aim: Aim) -> anyhow::Result<Vec<Contestant>> {
+        let days = if self.args.quick { 1 } else { 2 };
+        tuning::tuned(kinds, &self.setting(load, 1), aim, days, self.args.threads, &self.store)
+    }
+
+    /// Every policy at every price of a miss: plans are told it, rules are tuned for it, function by function.
+    fn frontier(&self, load: &Load) -> anyhow::Result<Vec<Contestant>> {
+        let kinds = [&HPA[..], &[Kind::Kpa]].concat();
+        let mut rules = Vec::new();
+        for price in self.prices() {
+            rules.extend(self.tuned(&kinds, load, Aim::Price(price))?);
+        }
+        rules.sort_by_key(|rule| rule.kind);
         let plans = [Kind::Plan, Kind::PlanForecast, Kind::PlanKnown1, Kind::PlanKnown2, Kind::PlanKnown4];
         let plans = plans.into_iter().flat_map(|kind| self.prices().map(move |price| at(kind, price)));
         let alone = [Kind::Reactive, Kind::Clairvoyant].map(Contestant::default_of);
-        rules.chain(plans).chain(alone).collect()
+        Ok(rules.into_iter().chain(plans).chain(alone).collect())
     }
 }
 

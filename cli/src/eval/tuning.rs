@@ -1,7 +1,6 @@
 //! Tuning: the best setting of each policy for each function, found on days of their own.
 //!
-//! All functions run with the same setting at once, so one run judges it for all of them. What is best is what earns the
-//! most of the reward that Meanfield's own agents are trained on.
+//! All functions run with the same setting at once, so one run judges it for all of them.
 
 use std::num::NonZero;
 
@@ -12,6 +11,32 @@ use super::{
     contestant::{self, Contestant, Kind},
     workers::{Store, compute},
 };
+use crate::score::Figures;
+
+/// What is best.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Aim {
+    /// What earns the most of the reward that Meanfield's own agents are trained on.
+    Reward,
+    /// What costs least in cores with so many for each window that misses, as a plan counts.
+    Price(f64),
+}
+
+impl Aim {
+    fn earned(self, figures: &Figures) -> f64 {
+        match self {
+            Self::Reward => figures.reward,
+            Self::Price(price) => -figures.cost_cores - price * figures.slo_violation_rate_windows,
+        }
+    }
+
+    fn price(self) -> Option<f64> {
+        match self {
+            Self::Reward => None,
+            Self::Price(price) => Some(price),
+        }
+    }
+}
 
 /// Seeds of tuning days, far from those that count.
 pub const SEEDS: u64 = 1 << 32;
@@ -26,6 +51,7 @@ struct Job {
 pub fn tuned(
     kinds: &[Kind],
     setting: &Setting,
+    aim: Aim,
     days: u64,
     threads: Option<NonZero<usize>>,
     store: &Store,
@@ -35,7 +61,8 @@ pub fn tuned(
         for candidate in kind.grid() {
             for day in 0..days {
                 let setting = Setting { seed: SEEDS + day, events: false, ..setting.clone() };
-                jobs.push(Job { setting, contestant: Contestant { kind, tuned: false, settings: vec![candidate] } });
+                let contestant = Contestant { settings: vec![candidate], ..Contestant::default_of(kind) };
+                jobs.push(Job { setting, contestant });
             }
         }
     }
@@ -50,11 +77,12 @@ pub fn tuned(
                     .iter()
                     .zip(&results)
                     .filter(|(job, _)| job.contestant.kind == kind && job.contestant.settings == [candidate]);
-                runs.filter_map(|(_, result)| result.functions.get(place)).map(|figures| figures.reward).sum()
+                runs.filter_map(|(_, result)| result.functions.get(place)).map(|figures| aim.earned(figures)).sum()
             };
             grid.iter().copied().max_by(|a, b| earned(*a).total_cmp(&earned(*b))).unwrap_or(first)
         };
-        tuned.push(Contestant { kind, tuned: true, settings: (0..setting.tenants).map(best).collect() });
+        let settings = (0..setting.tenants).map(best).collect();
+        tuned.push(Contestant { kind, tuned: true, price: aim.price(), settings });
     }
     Ok(tuned)
 }

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use meanfield_agent::policy::ppo;
 use meanfield_common::{invalid::Invalid, scarcity::Weight};
 use meanfield_learner::Config;
@@ -116,8 +116,7 @@ impl Settings {
 
     /// The learner's settings: the preset with what the file changes.
     pub fn config(&self) -> anyhow::Result<Config> {
-        let preset = Config::preset(&self.preset)
-            .map_err(|error| Invalid::new("preset", format!("{:?}", self.preset), error.to_string()))?;
+        let preset = Config::preset(&self.preset)?;
         // As JSON, which can say that there is none of something: in TOML the preset's would become the default's.
         let mut settings = serde_json::to_value(&preset).context("the preset cannot be written down")?;
         // Its older name; the preset has the setting under the newer one.
@@ -130,8 +129,7 @@ impl Settings {
             finite(&below("learner", key), value)?;
             settings[named(key)] = serde_json::to_value(value)?;
         }
-        let config: Config = serde_json::from_value(settings)
-            .map_err(|error| Invalid::new("learner", "what it is", format!("settings of a learner: {error}")))?;
+        let config: Config = serde_json::from_value(settings).map_err(|error| anyhow!("learner: {error}"))?;
         config.validate().map_err(|error| match error {
             meanfield_learner::Error::Config { field, value, bound } => {
                 Invalid::new(format!("learner.{field}"), value, bound)

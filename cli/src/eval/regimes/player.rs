@@ -9,7 +9,7 @@ use crate::{
     eval::{
         cell::Setting,
         contestant::{Contestant, Kind},
-        tuning,
+        tuning::{self, Aim},
         workers::Store,
     },
 };
@@ -63,6 +63,6 @@ pub fn tuned_hpa(args: &EvalArgs, store: &Store) -> anyhow::Result<Contestant> {
         return Ok(Contestant::default_of(Kind::HpaCpu));
     }
     let setting = Setting::usual(12);
-    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, 1, args.threads, store)?;
+    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, Aim::Reward, 1, args.threads, store)?;
     tuned.into_iter().next().context("HPA has something to tune")
 }
