@@ -19,11 +19,13 @@
 //! within some per cent of simulated requests (docs/simulator.md has the table). Several pods behind a load balancer that
 //! knows how busy they are act as one large pod, nearly; see [`pooled`]. Pods with few slots are computed state by state.
 
+mod latency;
+
+pub use latency::{Latency, Shape};
+
 /// Above this utilisation the stationary formulas say nothing about a step of seconds; the backlog takes over.
 pub const HIGHEST_UTILISATION: f64 = 0.97;
 
-/// The z-scores of the two percentiles that are reported.
-const Z: [f64; 2] = [0.0, 2.326_347_874_040_841];
 /// The shares of requests above the two percentiles.
 const ABOVE: [f64; 2] = [0.5, 0.01];
 
@@ -65,16 +67,6 @@ pub struct Station {
     pub variation: f64,
     /// Seconds of each request elsewhere (disk, network), which hold a slot.
     pub elsewhere: f64,
-}
-
-/// The latency of requests: something lognormal, and a constant.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Latency {
-    /// Mean of the part that varies.
-    mean: f64,
-    /// Its squared coefficient of variation.
-    variability: f64,
-    constant: f64,
 }
 
 /// Up to so many slots a station is computed state by state; with more, slots and cores hardly get in each other's way.
@@ -226,120 +218,6 @@ fn memory(u: f64) -> f64 {
     2.0 * ((-u).exp() - 1.0 + u) / (u * u)
 }
 
-impl Latency {
-    /// Everything takes exactly so long.
-    #[must_use]
-    pub fn constant(seconds: f64) -> Self {
-        Self { mean: 0.0, variability: 0.0, constant: seconds }
-    }
-
-    /// Mean seconds.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        self.mean + self.constant
-    }
-
-    /// What percentiles and tails are computed from; for more than one of them, ask for it once.
-    #[must_use]
-    pub fn shape(&self) -> Shape {
-        // The median of something lognormal is its mean over sqrt(1 + v): e^(-spread^2 / 2).
-        let median = self.mean / (1.0 + self.variability).sqrt();
-        Shape { constant: self.constant, median, spread: self.variability.ln_1p().sqrt() }
-    }
-
-    /// Standard deviation of the logarithm of the part that varies.
-    #[must_use]
-    pub fn spread(&self) -> f64 {
-        self.shape().spread()
-    }
-
-    /// Median and 99th percentile in seconds.
-    #[must_use]
-    pub fn percentiles(&self) -> [f64; 2] {
-        self.shape().percentiles()
-    }
-
-    /// The share of requests that take longer than `seconds`.
-    #[must_use]
-    pub fn beyond(&self, seconds: f64) -> f64 {
-        self.shape().beyond(seconds)
-    }
-
-    /// The same, so many times slower in the part that varies.
-    #[must_use]
-    pub fn slower(&self, times: f64) -> Self {
-        Self { mean: self.mean * times, ..*self }
-    }
-
-    /// The same, later by so much.
-    #[must_use]
-    pub fn later(&self, seconds: f64) -> Self {
-        Self { constant: self.constant + seconds, ..*self }
-    }
-
-    /// A mixture, given as (weight, latency): mean and variance are those of the mixture, the form stays lognormal.
-    #[must_use]
-    pub fn mixture(parts: &[(f64, Self)]) -> Self {
-        let (mut weight, mut mean, mut constant) = (0.0, 0.0, f64::INFINITY);
-        for (share, part) in parts {
-            weight += share;
-            mean += share * part.mean();
-            constant = constant.min(part.constant);
-        }
-        let shift = |mean: f64| mean - constant;
-        let mean = shift(mean / weight.max(f64::MIN_POSITIVE));
-        if mean <= 0.0 || mean.is_nan() {
-            return Self::constant(if constant.is_finite() { constant } else { 0.0 });
-        }
-        let square = parts
-            .iter()
-            .map(|(weight, part)| {
-                let own = shift(part.mean());
-                weight * (own * own + part.mean * part.mean * part.variability)
-            })
-            .sum::<f64>()
-            / weight.max(f64::MIN_POSITIVE);
-        Self { mean, variability: (square / (mean * mean) - 1.0).max(0.0), constant }
-    }
-}
-
-/// A latency as its logarithm sees it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
-    constant: f64,
-    /// Median of the part that varies.
-    median: f64,
-    /// Standard deviation of that part's logarithm.
-    spread: f64,
-}
-
-impl Shape {
-    /// Standard deviation of the logarithm of the part that varies.
-    #[must_use]
-    pub fn spread(&self) -> f64 {
-        self.spread
-    }
-
-    /// Median and 99th percentile in seconds.
-    #[must_use]
-    pub fn percentiles(&self) -> [f64; 2] {
-        [self.constant + self.median, self.constant + self.median * (Z[1] * self.spread).exp()]
-    }
-
-    /// The share of requests that take longer than `seconds`.
-    #[must_use]
-    pub fn beyond(&self, seconds: f64) -> f64 {
-        let rest = seconds - self.constant;
-        if rest <= 0.0 || self.median <= 0.0 {
-            return if rest < 0.0 || self.median > 0.0 { 1.0 } else { 0.0 };
-        }
-        if self.spread <= 1e-6 {
-            return if rest < self.median { 1.0 } else { 0.0 };
-        }
-        normal_tail((rest / self.median).ln() / self.spread)
-    }
-}
-
 /// How far the 99th percentile of so many requests strays from the true one, in standard deviations of a normal number:
 /// the usual limit law of a sample quantile, sqrt(p (1 - p) / n) over the density there. Below a hundred requests the
 /// percentile is their maximum, which strays no further.
@@ -437,7 +315,7 @@ mod tests {
         let deviation = 1.36_f64.ln();
         let exact = 0.02 * (-deviation / 2.0).exp();
         assert!((median - 0.5 - exact).abs() < 1e-12);
-        assert!((high - 0.5 - exact * (Z[1] * deviation.sqrt()).exp()).abs() < 1e-12);
+        assert!((high - 0.5 - exact * (latency::Z99 * deviation.sqrt()).exp()).abs() < 1e-12);
     }
 
     #[test]
