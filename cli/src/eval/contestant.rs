@@ -215,6 +215,7 @@ impl Contestant {
         match (self.kind.settings(), self.tuned) {
             (_, true) => match self.price {
                 Some(price) => format!("{}, tuned for {price}", self.kind.label()),
+                None if self.kind.plans() => format!("{}, price matched", self.kind.label()),
                 None => format!("{}, tuned", self.kind.label()),
             },
             (None, false) => self.kind.label().to_owned(),
