@@ -17,6 +17,7 @@ use meanfield_common::{
 use crate::{
     clock::{Clock, milliseconds},
     error::Error,
+    forecast::Forecast,
     ledger::{Change, Ledger},
     membership::Membership,
     metrics::Metrics,
@@ -76,6 +77,13 @@ impl Coordinator {
         let membership = Arc::new(Membership::new(&options.pools));
         membership.configure(&options.capacities);
         contents.capacities.iter().for_each(|(pool, capacity)| membership.set_capacity(pool, *capacity));
+        for (pool, bytes) in contents.forecasts.iter().filter_map(|(pool, bytes)| Some((pool, bytes.as_ref()?))) {
+            match Forecast::new(bytes.clone()) {
+                Ok(forecast) => membership.set_forecast(pool, Some(Arc::new(forecast))),
+                // Given to another version. It is no reason not to start, since agents have one of their own.
+                Err(error) => tracing::warn!(%pool, %error, "a pool's forecast network does not fit: it is not shared"),
+            }
+        }
         membership.pause_all(contents.paused);
         let mut homeless = 0;
         for (id, record) in contents.agents.iter().filter(|(_, record)| record.member) {
@@ -204,6 +212,34 @@ impl Coordinator {
     pub async fn set_capacity(&self, pool: &PoolName, capacity: Option<Capacity>) -> Result<(), Error> {
         self.pool(pool)?;
         self.0.writer.submit(Change::Capacity(pool.clone(), capacity)).await.map(drop)
+    }
+
+    /// Gives the agents of a pool a forecast network to share, and returns when that is durable.
+    ///
+    /// # Errors
+    /// If there is no such pool, the bytes are no forecast network of this version, or the store fails.
+    pub async fn set_forecast(&self, pool: &PoolName, bytes: Vec<u8>) -> Result<(), Error> {
+        self.0.membership.forecast(pool)?;
+        let forecast = Arc::new(Forecast::new(bytes)?);
+        tracing::info!(%pool, digest = %forecast.digest(), provenance = forecast.provenance(), "a forecast network");
+        self.0.writer.submit(Change::Forecast(pool.clone(), Some(forecast))).await.map(drop)
+    }
+
+    /// Takes a pool's forecast network back, and returns when that is durable.
+    ///
+    /// # Errors
+    /// If there is no such pool or the store fails.
+    pub async fn clear_forecast(&self, pool: &PoolName) -> Result<(), Error> {
+        self.0.membership.forecast(pool)?;
+        self.0.writer.submit(Change::Forecast(pool.clone(), None)).await.map(drop)
+    }
+
+    /// The forecast network that the agents of a pool share.
+    ///
+    /// # Errors
+    /// If there is no such pool, or it has none.
+    pub fn forecast(&self, pool: &PoolName) -> Result<Arc<Forecast>, Error> {
+        self.0.membership.forecast(pool)?.ok_or_else(|| Error::NoForecast(pool.clone()))
     }
 
     /// Whether the pause for all is on.

@@ -194,6 +194,7 @@ impl Link for Coordinator {
             team_reward: (!rewards.is_empty()).then(|| moments(&rewards).mean),
             directives: Directives { paused: state.paused },
             scarcity: state.scarcity,
+            forecast: None,
         })
     }
 

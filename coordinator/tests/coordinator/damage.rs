@@ -82,7 +82,7 @@ fn damaged_records_are_named_and_kept() {
         (&key, None, "summary"),
         ("paused", Some("maybe"), "paused"),
         ("paused", None, "summary"),
-        ("format", Some("3"), "format"),
+        ("format", Some("4"), "format"),
         ("format", None, "format"),
         ("summary", None, "summary"),
         ("summary", Some("{}"), "summary"),
