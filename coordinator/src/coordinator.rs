@@ -221,8 +221,10 @@ impl Coordinator {
     pub async fn set_forecast(&self, pool: &PoolName, bytes: Vec<u8>) -> Result<(), Error> {
         self.0.membership.forecast(pool)?;
         let forecast = Arc::new(Forecast::new(bytes)?);
-        tracing::info!(%pool, digest = %forecast.digest(), provenance = forecast.provenance(), "a forecast network");
-        self.0.writer.submit(Change::Forecast(pool.clone(), Some(forecast))).await.map(drop)
+        self.0.writer.submit(Change::Forecast(pool.clone(), Some(Arc::clone(&forecast)))).await?;
+        let (digest, provenance) = (forecast.digest(), forecast.provenance());
+        tracing::info!(%pool, %digest, provenance, "shares a forecast network");
+        Ok(())
     }
 
     /// Takes a pool's forecast network back, and returns when that is durable.
@@ -370,6 +372,27 @@ mod tests {
         fn commit(&mut self, _: &[Write]) -> Result<(), store::Error> {
             panic!("as this test wants it");
         }
+    }
+
+    /// Holds what another version put there.
+    struct Foreign;
+
+    impl Store for Foreign {
+        fn load(&mut self) -> Result<Contents, store::Error> {
+            let forecasts = vec![("default".parse().unwrap(), Some(b"of another shape".to_vec()))];
+            Ok(Contents { forecasts, ..Contents::default() })
+        }
+
+        fn commit(&mut self, _: &[Write]) -> Result<(), store::Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_forecast_network_of_another_version_is_not_shared_and_in_nobodys_way() {
+        let coordinator = Coordinator::with_store(Options::default(), Clock::manual(), Box::new(Foreign)).unwrap();
+        assert!(coordinator.ready());
+        assert_eq!(coordinator.pools()[0].forecast, None);
     }
 
     fn register(name: &str) -> Register {

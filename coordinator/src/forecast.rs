@@ -5,6 +5,9 @@ use meanfield_learner::{Error, forecast::Network};
 
 use crate::view::ForecastView;
 
+/// Longer words about where a network is from would only fill logs and views.
+const LONGEST_PROVENANCE: usize = 1000;
+
 /// A file that holds a forecast network of this version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecast {
@@ -20,6 +23,10 @@ impl Forecast {
     /// Says what in it is not as it should be.
     pub fn new(bytes: Vec<u8>) -> Result<Self, Invalid> {
         let Network { provenance, .. } = Network::load(&bytes).map_err(|error| refused(&error))?;
+        if provenance.chars().count() > LONGEST_PROVENANCE {
+            let bound = format!("at most {LONGEST_PROVENANCE} characters long");
+            return Err(Invalid::new("forecast.provenance", provenance, bound));
+        }
         Ok(Self { digest: Digest::of(&bytes), provenance, bytes })
     }
 

@@ -10,10 +10,22 @@ use crate::{durability::image, support::*};
 
 const PATH: &str = "/v1/pools/default/forecast";
 
-fn network(seed: u64) -> Vec<u8> {
+pub(crate) fn network(seed: u64) -> Vec<u8> {
+    from(seed, format!("seed {seed}"))
+}
+
+fn from(seed: u64, provenance: String) -> Vec<u8> {
     let mut network = Network::new(seed);
-    network.provenance = format!("seed {seed}");
+    network.provenance = provenance;
     network.save().unwrap()
+}
+
+/// The same network in a file of this size: a header may end with blanks.
+fn padded(file: &[u8], size: usize) -> Vec<u8> {
+    let (length, rest) = file.split_first_chunk::<8>().unwrap();
+    let (length, blanks) = (u64::from_le_bytes(*length) as usize, size - file.len());
+    let (header, tensors) = rest.split_at(length);
+    [&((length + blanks) as u64).to_le_bytes(), header, &vec![b' '; blanks], tensors].concat()
 }
 
 fn put(served: &Served, body: Vec<u8>) -> RequestBuilder {
@@ -97,6 +109,7 @@ async fn what_is_no_network_is_refused_and_the_one_before_stays() {
         (octets(Vec::new()), 422, "invalid-value", "forecast", "a network that `meanfield train --forecast` wrote"),
         (octets(good[..500].to_vec()), 422, "invalid-value", "forecast", "a network that"),
         (octets(with_features(&good, "27")), 422, "invalid-value", "forecast.shape", "28 features"),
+        (octets(from(1, "x".repeat(1001))), 422, "invalid-value", "forecast.provenance", "at most 1000 characters"),
         (octets(not_a_number), 422, "invalid-value", "forecast.parameters", "a finite number"),
         (octets(vec![0; MOST_BYTES + 1]), 413, "body-too-large", "body", "at most 1048576 bytes"),
         (chunked.body(reqwest::Body::wrap_stream(chunks)), 413, "body-too-large", "body", "at most 1048576 bytes"),
@@ -147,6 +160,12 @@ async fn what_was_acknowledged_survives_a_crash() {
     let recovered = on_disk(crashed.path()).unwrap();
     assert_eq!(recovered.forecast(&pool("default")).unwrap().bytes(), network(1));
     assert_eq!(shown(&recovered), Some((Digest::of(&network(1)), "seed 1".to_owned())));
+
+    let largest = padded(&network(2), MOST_BYTES);
+    coordinator.set_forecast(&pool("default"), largest.clone()).await.unwrap();
+    let crashed = image(dir.path());
+    let recovered = on_disk(crashed.path()).unwrap();
+    assert!(recovered.forecast(&pool("default")).unwrap().bytes() == largest);
 
     coordinator.clear_forecast(&pool("default")).await.unwrap();
     let crashed = image(dir.path());
