@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::{Client, Method};
+use reqwest::{Client, Method, RequestBuilder};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -164,7 +164,11 @@ impl Http {
     }
 
     pub(crate) fn request(&self, method: Method, url: &str) -> String {
-        let request = self.client.request(method, url).bearer_auth(&self.token);
+        self.send(url, self.client.request(method, url))
+    }
+
+    fn send(&self, url: &str, request: RequestBuilder) -> String {
+        let request = request.bearer_auth(&self.token);
         let answer = async { request.send().await?.error_for_status()?.text().await };
         self.runtime.block_on(answer).unwrap_or_else(|error| panic!("{url}: {error}"))
     }
@@ -217,6 +221,17 @@ impl Coordinator {
 
     pub(crate) fn post(&self, path: &str) {
         self.request(Method::POST, path);
+    }
+
+    pub(crate) fn delete(&self, path: &str) {
+        self.request(Method::DELETE, path);
+    }
+
+    /// Puts a file somewhere.
+    pub(crate) fn put(&self, path: &str, file: Vec<u8>) {
+        let url = format!("{}{path}", self.url());
+        let request = self.http.client.put(&url).header("content-type", "application/octet-stream").body(file);
+        self.http.send(&url, request);
     }
 
     pub(crate) fn metrics(&self) -> String {

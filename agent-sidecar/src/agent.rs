@@ -19,6 +19,7 @@ use crate::{
     membership::{self, Membership},
     policy::{Feedback, Policy, View},
     scarcity::{Claimant, Told},
+    sharing::Sharing,
 };
 
 /// An agent of one workload.
@@ -28,6 +29,7 @@ pub struct Agent<E, L, P> {
     environment: E,
     membership: Membership<L>,
     policy: P,
+    sharing: Option<Sharing>,
     shape: Shape,
     memory: Memory,
 }
@@ -88,7 +90,12 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
     /// An agent that joins `pool` with its first step.
     pub fn new(target: Target, environment: E, link: L, pool: PoolName, policy: P, shape: Shape) -> Self {
         let membership = Membership::new(link, &target, pool);
-        Self { target, environment, membership, policy, shape, memory: Memory::default() }
+        Self { target, environment, membership, policy, sharing: None, shape, memory: Memory::default() }
+    }
+
+    /// Keeps the network that the policy forecasts with at the one that the pool shares.
+    pub fn share(&mut self, sharing: Sharing) {
+        self.sharing = Some(sharing);
     }
 
     /// One step. `round` is the round of simulated time in lock-step runs.
@@ -166,6 +173,11 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             }
             Action::between(&seen.scale, &verdict.scale)
         };
+
+        // Share. Last, so that no decision waits for a download.
+        if let (Some(answer), Some(sharing)) = (&answer, &mut self.sharing) {
+            sharing.hear(answer.forecast, &mut self.membership).await;
+        }
 
         let oscillation = action.oscillates_after(&previous);
         self.memory.penalties = Penalties { illegal: decision.illegal && !paused, oscillation };

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use meanfield_common::{
-    identity::AgentId,
+    identity::{AgentId, PoolName},
     invalid::Invalid,
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
-use reqwest::{Client, StatusCode, Url};
+use meanfield_learner::forecast::MOST_BYTES;
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::link::{Error, Link, kind};
@@ -42,8 +43,11 @@ impl Http {
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<reqwest::Response, Error> {
-        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.token).json(body);
-        let response = request.send().await.map_err(|error| unreachable(&error))?;
+        self.send(self.client.post(format!("{}{path}", self.base)).json(body)).await
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
+        let response = request.bearer_auth(&self.token).send().await.map_err(|error| unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -86,5 +90,20 @@ impl Link for Http {
 
     async fn leave(&mut self, agent: AgentId, leave: &Leave) -> Result<(), Error> {
         self.post(&format!("/v1/agents/{agent}/leave"), leave).await.map(drop)
+    }
+
+    async fn forecast(&mut self, pool: &PoolName) -> Result<Vec<u8>, Error> {
+        let pool = pool.as_str().replace('/', "%2F");
+        let request = self.client.get(format!("{}/v1/pools/{pool}/forecast", self.base));
+        let mut response = self.send(request).await?;
+        let mut file = Vec::new();
+        while let Some(part) = response.chunk().await.map_err(|error| unreachable(&error))? {
+            file.extend_from_slice(&part);
+            // Whatever it is, it is not worth this agent's memory.
+            if file.len() > MOST_BYTES {
+                return Err(Error::Unreachable(format!("the file has more than {MOST_BYTES} bytes")));
+            }
+        }
+        Ok(file)
     }
 }

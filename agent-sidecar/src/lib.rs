@@ -10,6 +10,7 @@
 //! | [`membership`] | registering, heartbeats, coming back after a loss |
 //! | [`policy`] | who decides: the trait, the queue model and its forecast, PPO, HPA+VPA and other rules |
 //! | [`guard`] | what a decision may not do |
+//! | [`sharing`] | the forecast network that the agents of a pool share |
 //! | `scarcity` | what an agent claims of its pool, and what it was told |
 //! | [`fleet`] | many agents on one simulated cluster, in lock-step |
 //! | [`training`], [`turns`] | fleets that learn, at once or one at a time |
@@ -28,6 +29,7 @@ pub mod membership;
 pub mod policy;
 pub mod pretraining;
 mod scarcity;
+pub mod sharing;
 pub mod training;
 pub mod turns;
 pub mod yardstick;

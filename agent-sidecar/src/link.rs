@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use meanfield_common::{
-    identity::AgentId,
+    identity::{AgentId, PoolName},
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 
@@ -41,6 +41,11 @@ pub trait Link: Send {
 
     /// Stops being a member.
     fn leave(&mut self, agent: AgentId, leave: &Leave) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Downloads a pool's forecast network. Not every way is made for files.
+    fn forecast(&mut self, _: &PoolName) -> impl Future<Output = Result<Vec<u8>, Error>> + Send {
+        async { Err(Error::Unreachable("no files come this way".to_owned())) }
+    }
 }
 
 /// No coordinator at all: for policies that decide alone.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use meanfield_common::{
     action::Action,
-    identity::{Epoch, PoolName, Sequence},
+    identity::{AgentName, Epoch, PoolName, Sequence},
     reward::Reward,
     scarcity::Claim,
     state::LocalState,
@@ -55,6 +55,12 @@ impl<L: Link> Membership<L> {
     pub fn new(link: L, target: &Target, pool: PoolName) -> Self {
         let register = Register { name: target.name.clone(), pool, category: target.category };
         Self { link, register, registered: None, sequence: 0, claims: true, reached: true }
+    }
+
+    /// The agent's name.
+    #[must_use]
+    pub fn name(&self) -> &AgentName {
+        &self.register.name
     }
 
     /// Within how long the coordinator wants to hear of this agent, once registered.
@@ -124,6 +130,14 @@ impl<L: Link> Membership<L> {
         let (sequence, claim, detail) = (Sequence(self.sequence), self.claims.then_some(claim), detail && self.claims);
         let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim, detail };
         self.link.heartbeat(agent, &heartbeat).await
+    }
+
+    /// Downloads the pool's forecast network.
+    ///
+    /// # Errors
+    /// Whatever is in the way: none of it is a reason to stop.
+    pub async fn forecast(&mut self) -> Result<Vec<u8>, Error> {
+        self.link.forecast(&self.register.pool).await
     }
 
     /// Leaves the pool; a coordinator that is away will notice by itself.

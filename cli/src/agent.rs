@@ -24,6 +24,7 @@ use meanfield_agent::{
         reactive::Reactive,
         rules::Rules,
     },
+    sharing::Sharing,
 };
 use meanfield_common::{invalid::Invalid, reward::Shape};
 use meanfield_coordinator::token;
@@ -82,8 +83,12 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
             tracing::info!(model = %path.display(), "wrote the checkpoint");
             Ok(ended?)
         } else {
-            let (policy, shape) = policy(args)?;
+            let mut sharing = None;
+            let (policy, shape) = policy(args, &mut sharing)?;
             let mut agent = Agent::new(target, environment, link, pool, policy, shape);
+            if let Some(sharing) = sharing {
+                agent.share(sharing);
+            }
             Ok(daemon::run(&mut agent, every, steps, shutdown).await?)
         }
     })
@@ -93,12 +98,15 @@ fn missing_model() -> Invalid {
     Invalid::new("model", "no file", "a checkpoint, which the ppo policy and --learn need")
 }
 
-/// The policy, and the reward that it reports: a network that of its training.
-fn policy(args: &AgentArgs) -> anyhow::Result<(Box<dyn Policy>, Shape)> {
+/// The policy, and the reward that it reports: a network that of its training. One that forecasts leaves word of how its
+/// network can be exchanged.
+fn policy(args: &AgentArgs, sharing: &mut Option<Sharing>) -> anyhow::Result<(Box<dyn Policy>, Shape)> {
     let mut shape = Shape::BALANCED;
     let policy: Box<dyn Policy> = match (args.policy, &args.model) {
         (PolicyName::Forecast, _) => {
-            Box::new(Plan::new(plan::Options { price: args.price }, Forecast::new(shipped()?, Care::default()))?)
+            let sharing = sharing.insert(Sharing::new(shipped()?));
+            let forecast = Forecast::following(sharing.shared(), Care::default());
+            Box::new(Plan::new(plan::Options { price: args.price }, forecast)?)
         }
         (PolicyName::Plan, _) => Box::new(Plan::new(plan::Options { price: args.price }, PeakHold::default())?),
         (PolicyName::Reactive, _) => Box::new(Reactive::default()),

@@ -2,7 +2,7 @@
 
 use meanfield_agent::link::{Error, Link};
 use meanfield_common::{
-    identity::AgentId,
+    identity::{AgentId, PoolName},
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use meanfield_coordinator::Coordinator;
@@ -22,6 +22,10 @@ impl Link for InProcess {
 
     async fn leave(&mut self, agent: AgentId, leave: &Leave) -> Result<(), Error> {
         self.0.leave(agent, *leave).await.map_err(error)
+    }
+
+    async fn forecast(&mut self, pool: &PoolName) -> Result<Vec<u8>, Error> {
+        self.0.forecast(pool).map(|forecast| forecast.bytes().to_vec()).map_err(error)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`invalid`] | the one validation error: field, value, bound |
+//! | [`digest`] | what a file is known by |
 //! | [`identity`] | agent ids, names, pools, categories, epochs, sequences |
 //! | [`resources`] | milli-cores, bytes, limits and requests, scaling bounds |
 //! | [`slo`] | service-level objectives and SLO preservation |
@@ -19,6 +20,7 @@
 //! | [`wire`] | the messages between agent and coordinator |
 
 pub mod action;
+pub mod digest;
 pub mod fixed;
 pub mod identity;
 pub mod invalid;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::Action,
+    digest::Digest,
     identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
     mean_field::AuxiliaryState,
     reward::Reward,
@@ -82,6 +83,9 @@ pub struct Answer {
     /// How scarce the pool's capacity is; absent where the coordinator was not told any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scarcity: Option<Scarcity>,
+    /// The digest of the pool's forecast network; absent where it has none, and agents use the one they ship with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<Digest>,
 }
 
 /// What the coordinator tells an agent with every answer.
@@ -136,6 +140,24 @@ mod tests {
         assert_eq!((heartbeat.round, heartbeat.claim), (None, None), "older agents claim nothing");
         let text = serde_json::to_string(&heartbeat).unwrap();
         assert_eq!(serde_json::from_str::<Heartbeat>(&text).unwrap(), heartbeat);
+    }
+
+    #[test]
+    fn an_answer_of_an_older_coordinator_names_no_forecast_network() {
+        let answer = Answer {
+            sequence: Sequence(2),
+            auxiliary: AuxiliaryState::default(),
+            team_reward: None,
+            directives: Directives::default(),
+            scarcity: None,
+            forecast: None,
+        };
+        let older = serde_json::to_string(&answer).unwrap();
+        assert!(!older.contains("forecast"), "an older agent sees what it always saw");
+        assert_eq!(serde_json::from_str::<Answer>(&older).unwrap(), answer);
+        let newer = Answer { forecast: Some(Digest::of(b"network")), ..answer };
+        let text = serde_json::to_string(&newer).unwrap();
+        assert_eq!(serde_json::from_str::<Answer>(&text).unwrap(), newer);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use meanfield_common::{
 use crate::{
     clock::{Clock, milliseconds},
     error::Error,
+    forecast::Forecast,
     ledger::{Change, Ledger},
     membership::Membership,
     metrics::Metrics,
@@ -76,6 +77,13 @@ impl Coordinator {
         let membership = Arc::new(Membership::new(&options.pools));
         membership.configure(&options.capacities);
         contents.capacities.iter().for_each(|(pool, capacity)| membership.set_capacity(pool, *capacity));
+        for (pool, bytes) in contents.forecasts.iter().filter_map(|(pool, bytes)| Some((pool, bytes.as_ref()?))) {
+            match Forecast::new(bytes.clone()) {
+                Ok(forecast) => membership.set_forecast(pool, Some(Arc::new(forecast))),
+                // Given to another version. It is no reason not to start, since agents have one of their own.
+                Err(error) => tracing::warn!(%pool, %error, "a pool's forecast network does not fit: it is not shared"),
+            }
+        }
         membership.pause_all(contents.paused);
         let mut homeless = 0;
         for (id, record) in contents.agents.iter().filter(|(_, record)| record.member) {
@@ -206,6 +214,36 @@ impl Coordinator {
         self.0.writer.submit(Change::Capacity(pool.clone(), capacity)).await.map(drop)
     }
 
+    /// Gives the agents of a pool a forecast network to share, and returns when that is durable.
+    ///
+    /// # Errors
+    /// If there is no such pool, the bytes are no forecast network of this version, or the store fails.
+    pub async fn set_forecast(&self, pool: &PoolName, bytes: Vec<u8>) -> Result<(), Error> {
+        self.0.membership.forecast(pool)?;
+        let forecast = Arc::new(Forecast::new(bytes)?);
+        self.0.writer.submit(Change::Forecast(pool.clone(), Some(Arc::clone(&forecast)))).await?;
+        let (digest, provenance) = (forecast.digest(), forecast.provenance());
+        tracing::info!(%pool, %digest, provenance, "shares a forecast network");
+        Ok(())
+    }
+
+    /// Takes a pool's forecast network back, and returns when that is durable.
+    ///
+    /// # Errors
+    /// If there is no such pool or the store fails.
+    pub async fn clear_forecast(&self, pool: &PoolName) -> Result<(), Error> {
+        self.0.membership.forecast(pool)?;
+        self.0.writer.submit(Change::Forecast(pool.clone(), None)).await.map(drop)
+    }
+
+    /// The forecast network that the agents of a pool share.
+    ///
+    /// # Errors
+    /// If there is no such pool, or it has none.
+    pub fn forecast(&self, pool: &PoolName) -> Result<Arc<Forecast>, Error> {
+        self.0.membership.forecast(pool)?.ok_or_else(|| Error::NoForecast(pool.clone()))
+    }
+
     /// Whether the pause for all is on.
     #[must_use]
     pub fn all_paused(&self) -> bool {
@@ -334,6 +372,27 @@ mod tests {
         fn commit(&mut self, _: &[Write]) -> Result<(), store::Error> {
             panic!("as this test wants it");
         }
+    }
+
+    /// Holds what another version put there.
+    struct Foreign;
+
+    impl Store for Foreign {
+        fn load(&mut self) -> Result<Contents, store::Error> {
+            let forecasts = vec![("default".parse().unwrap(), Some(b"of another shape".to_vec()))];
+            Ok(Contents { forecasts, ..Contents::default() })
+        }
+
+        fn commit(&mut self, _: &[Write]) -> Result<(), store::Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_forecast_network_of_another_version_is_not_shared_and_in_nobodys_way() {
+        let coordinator = Coordinator::with_store(Options::default(), Clock::manual(), Box::new(Foreign)).unwrap();
+        assert!(coordinator.ready());
+        assert_eq!(coordinator.pools()[0].forecast, None);
     }
 
     fn register(name: &str) -> Register {

@@ -28,6 +28,9 @@ pub enum Error {
         /// The names that exist.
         known: String,
     },
+    /// The pool has no forecast network.
+    #[error("the pool \"{0}\" has no forecast network: its agents use the one they ship with")]
+    NoForecast(PoolName),
     /// The agent has registered again since.
     #[error("epoch {} is not the current epoch {}", given.0, current.0)]
     StaleEpoch {

@@ -12,6 +12,7 @@
 //! | `POST /v1/pause`, `POST /v1/resume` | pauses and resumes all |
 //! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
 //! | `PUT /v1/pools/{pool}/capacity`, `DELETE ...` | orders a capacity, or goes back to the configured one |
+//! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/forecast` | the forecast network that the agents of a pool share |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
 //!
 //! Everything below `/v1` needs the bearer token, and every refusal is a [`problem`]. Checks sit in extractors and
@@ -22,6 +23,7 @@ pub mod agents;
 pub mod auth;
 pub mod body;
 pub mod control;
+pub mod forecast;
 pub mod heartbeat;
 pub mod openapi;
 pub mod pools;
@@ -51,6 +53,7 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(pools::list))
         .routes(routes!(pools::show))
         .routes(routes!(pools::set_capacity, pools::clear_capacity))
+        .routes(routes!(forecast::share, forecast::download, forecast::withdraw))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

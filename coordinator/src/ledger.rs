@@ -3,7 +3,10 @@
 //! The writer thread owns the ledger and decides every change here, in order; a decision is final once the store
 //! took it, and only then becomes visible in [`crate::membership`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use meanfield_common::{
     identity::{AgentId, AgentName, Epoch, PoolName},
@@ -14,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     error::Error,
+    forecast::Forecast,
     store::{Contents, Record, Write},
 };
 
@@ -29,6 +33,8 @@ pub(crate) enum Change {
     PauseAll(bool),
     /// An operator's word on a pool's capacity; none goes back to the configuration.
     Capacity(PoolName, Option<Capacity>),
+    /// The network that a pool's agents share from now on; none leaves each with the one it ships with.
+    Forecast(PoolName, Option<Arc<Forecast>>),
     /// Nothing: answered when everything before it is durable.
     Flush,
 }
@@ -41,6 +47,7 @@ pub(crate) enum Effect {
     Paused(AgentId, bool),
     PausedAll(bool),
     Capacity(PoolName, Option<Capacity>),
+    Forecast(PoolName, Option<Arc<Forecast>>),
     Nothing,
 }
 
@@ -57,13 +64,15 @@ pub(crate) struct Dirty {
     agents: BTreeMap<AgentId, Record>,
     paused: Option<bool>,
     capacities: BTreeMap<PoolName, Option<Capacity>>,
+    forecasts: BTreeMap<PoolName, Option<Arc<Forecast>>>,
 }
 
 impl Dirty {
     pub(crate) fn writes(self) -> Vec<Write> {
         let agents = self.agents.into_iter().map(|(id, record)| Write::Agent(id, record));
         let capacities = self.capacities.into_iter().map(|(pool, capacity)| Write::Capacity(pool, capacity));
-        agents.chain(self.paused.map(Write::Paused)).chain(capacities).collect()
+        let forecasts = self.forecasts.into_iter().map(|(pool, forecast)| Write::Forecast(pool, forecast));
+        agents.chain(self.paused.map(Write::Paused)).chain(capacities).chain(forecasts).collect()
     }
 }
 
@@ -108,6 +117,10 @@ impl Ledger {
             Change::Capacity(pool, capacity) => {
                 dirty.capacities.insert(pool.clone(), capacity);
                 Ok(Effect::Capacity(pool, capacity))
+            }
+            Change::Forecast(pool, forecast) => {
+                dirty.forecasts.insert(pool.clone(), forecast.clone());
+                Ok(Effect::Forecast(pool, forecast))
             }
             Change::Flush => Ok(Effect::Nothing),
         }

@@ -10,6 +10,7 @@
 //! | [`coordinator`] | the handle: every operation, once |
 //! | `membership`, `pool` | the members and the exact sums of their pools |
 //! | `claims` | what the members of a pool claim of its capacity, and who yields |
+//! | [`forecast`] | the forecast network that the agents of a pool share |
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
 //! | [`store`] | where it is written: sled, or nowhere |
 //! | [`view`] | what operators see |
@@ -21,6 +22,7 @@ mod claims;
 pub mod clock;
 pub mod coordinator;
 pub mod error;
+pub mod forecast;
 pub mod http;
 mod ledger;
 mod membership;

@@ -6,7 +6,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use dashmap::{DashMap, Entry};
@@ -20,6 +23,7 @@ use meanfield_common::{
 
 use crate::{
     error::Error,
+    forecast::Forecast,
     pool::{Pool, Report, Share},
     store::Record,
     view::{AgentView, Cursor, PoolView, State, States},
@@ -79,6 +83,22 @@ impl Membership {
         if let Some(index) = self.pool_index(name) {
             self.pools[index].set_capacity(capacity);
         }
+    }
+
+    /// The network that a pool's members share; none leaves each with the one it ships with.
+    pub(crate) fn set_forecast(&self, name: &PoolName, forecast: Option<Arc<Forecast>>) {
+        if let Some(index) = self.pool_index(name) {
+            self.pools[index].set_forecast(forecast);
+        }
+    }
+
+    /// The network that a pool's members share.
+    pub(crate) fn forecast(&self, name: &PoolName) -> Result<Option<Arc<Forecast>>, Error> {
+        self.pool_index(name).map(|index| self.pools[index].forecast()).ok_or_else(|| self.unknown_pool(name))
+    }
+
+    fn unknown_pool(&self, name: &PoolName) -> Error {
+        Error::UnknownPool { name: name.clone(), known: self.known_pools() }
     }
 
     fn pool_index(&self, name: &PoolName) -> Option<usize> {
@@ -185,6 +205,7 @@ impl Membership {
             team_reward: snapshot.team.mean_reward(),
             directives: Directives { paused },
             scarcity: snapshot.scarcity,
+            forecast: snapshot.forecast,
         };
         Ok((answer, snapshot.capped))
     }
@@ -289,6 +310,7 @@ impl Membership {
                 mean_field: sums.auxiliary().into(),
                 mean_reward: sums.mean_reward(),
                 scarcity: pool.scarcity(),
+                forecast: pool.forecast().map(|forecast| forecast.view()),
             }
         };
         self.pools.iter().zip(states).map(view).collect()
@@ -296,7 +318,7 @@ impl Membership {
 
     pub(crate) fn pool(&self, name: &PoolName) -> Result<PoolView, Error> {
         let found = self.pools().into_iter().find(|pool| pool.name == *name);
-        found.ok_or_else(|| Error::UnknownPool { name: name.clone(), known: self.known_pools() })
+        found.ok_or_else(|| self.unknown_pool(name))
     }
 
     /// Recomputes every pool's sums from its members and compares. True says that they agree; meaningful only while

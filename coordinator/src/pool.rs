@@ -9,16 +9,17 @@
 //! Locking: a member's [`Share`] lives in its membership entry. Whoever changes one holds that entry exclusively and
 //! takes the pool's lock inside, never the other way round; the sums therefore always equal the shares.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use meanfield_common::{
+    digest::Digest,
     identity::{AgentId, AgentName, PoolName},
     mean_field::{Contribution, Detail, Details, Sums},
     scarcity::{Capacity, Claim, Scarcity},
 };
 use parking_lot::Mutex;
 
-use crate::{claims::Claims, error::Error, view::ScarcityView};
+use crate::{claims::Claims, error::Error, forecast::Forecast, view::ScarcityView};
 
 /// A pool and its sums.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ struct State {
     /// answered without its own. Emptied at each freeze.
     departed: HashMap<AgentId, Contribution>,
     claims: Claims,
+    /// The network that its members share.
+    forecast: Option<Arc<Forecast>>,
     members: usize,
     /// Whether all members have left since the last report of a round. The next may then be of an earlier round, as
     /// the first of a new run; one of the same round still belongs to it, for it must not matter whether those who
@@ -74,6 +77,8 @@ pub(crate) struct Snapshot {
     /// More about the others, if the agent asked.
     pub(crate) detail: Option<Detail>,
     pub(crate) scarcity: Option<Scarcity>,
+    /// What the pool's forecast network is known by.
+    pub(crate) forecast: Option<Digest>,
     /// Whether a claim that was taken now counts less than it says.
     pub(crate) capped: bool,
 }
@@ -110,6 +115,16 @@ impl Pool {
     /// The capacity that an operator ordered; none goes back to the configuration.
     pub(crate) fn set_capacity(&self, capacity: Option<Capacity>) {
         self.state.lock().claims.set_capacity(capacity);
+    }
+
+    /// The forecast network that members share from now on.
+    pub(crate) fn set_forecast(&self, forecast: Option<Arc<Forecast>>) {
+        self.state.lock().forecast = forecast;
+    }
+
+    /// The forecast network that members share.
+    pub(crate) fn forecast(&self) -> Option<Arc<Forecast>> {
+        self.state.lock().forecast.clone()
     }
 
     /// The share of an agent that joins: nothing until it reports.
@@ -251,6 +266,7 @@ impl State {
             Some(_) => (self.frozen, &self.frozen_details, share.frozen(self.freezes)),
         };
         let detail = detail.then(|| details.detail(own.as_ref()));
-        Snapshot { team, own, detail, scarcity: self.claims.scarcity(share.slot), capped: false }
+        let (scarcity, forecast) = (self.claims.scarcity(share.slot), self.forecast.as_ref());
+        Snapshot { team, own, detail, scarcity, forecast: forecast.map(|forecast| forecast.digest()), capped: false }
     }
 }

@@ -1,7 +1,7 @@
 //! Where membership and pauses are written down.
 //!
 //! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; the
-//! capacities that operators ordered; and whether everybody is paused. It is read once, at the start, and never repairs what it finds.
+//! capacities that operators ordered and the forecast networks that they gave; and whether everybody is paused. It is read once, at the start, and never repairs what it finds.
 
 mod disk;
 mod rehearsal;
@@ -10,6 +10,7 @@ mod witness;
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use meanfield_common::{
@@ -17,6 +18,8 @@ use meanfield_common::{
     scarcity::Capacity,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::forecast::Forecast;
 
 pub use disk::Disk;
 
@@ -47,6 +50,9 @@ pub struct Contents {
     pub paused: bool,
     /// What operators said about pools' capacities; none goes back to the configuration.
     pub capacities: Vec<(PoolName, Option<Capacity>)>,
+    /// The bytes of the pools' forecast networks, none being as good as no entry. A store keeps one also where this
+    /// version cannot use it.
+    pub forecasts: Vec<(PoolName, Option<Vec<u8>>)>,
 }
 
 /// One change.
@@ -58,6 +64,8 @@ pub enum Write {
     Paused(bool),
     /// An operator's word on a pool's capacity.
     Capacity(PoolName, Option<Capacity>),
+    /// The forecast network of a pool, or that it has none.
+    Forecast(PoolName, Option<Arc<Forecast>>),
 }
 
 /// A place to keep [`Contents`].

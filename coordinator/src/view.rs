@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use meanfield_common::{
     action::Action,
+    digest::Digest,
     identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
     invalid::Invalid,
     mean_field::{AuxiliaryState, Moments},
@@ -85,6 +86,19 @@ pub struct PoolView {
     pub mean_reward: Option<f64>,
     /// How scarce its capacity is; absent where none is known.
     pub scarcity: Option<ScarcityView>,
+    /// The forecast network that its agents share; absent where each uses the one it ships with.
+    pub forecast: Option<ForecastView>,
+}
+
+/// A forecast network that a pool's agents share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ForecastView {
+    /// The SHA-256 of the file.
+    pub digest: Digest,
+    /// The file's size.
+    pub bytes: usize,
+    /// How the network came to be, as the file says.
+    pub provenance: String,
 }
 
 /// How scarce a pool's capacity is.

@@ -151,6 +151,7 @@ impl Work {
             Effect::Paused(id, paused) => self.membership.pause(id, paused),
             Effect::PausedAll(paused) => self.membership.pause_all(paused),
             Effect::Capacity(pool, capacity) => self.membership.set_capacity(&pool, capacity),
+            Effect::Forecast(pool, forecast) => self.membership.set_forecast(&pool, forecast),
             Effect::Nothing => {}
         }
         Outcome::Done

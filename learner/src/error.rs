@@ -87,6 +87,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// A forecast network is of another shape than this version's.
+    #[error("the network's shape is {found}, but {expected} is needed")]
+    ForecastShape {
+        /// Shape in the file, in words.
+        found: String,
+        /// Shape of this version.
+        expected: String,
+    },
+
     /// The checkpoint holds networks only, and training cannot go on from there as if it had never stopped.
     #[error("the checkpoint holds networks, but no training state")]
     NoTrainingState,

@@ -17,6 +17,7 @@ use crate::{
     network::{Mlp, Scratch, expect},
 };
 pub use history::{FEATURES, History};
+pub use stored::MOST_BYTES;
 
 /// The levels of the quantiles.
 pub const LEVELS: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];

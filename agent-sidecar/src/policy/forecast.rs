@@ -10,6 +10,7 @@ use meanfield_learner::{
     forecast::{self, HORIZONS, History, LEVELS, Network, Quantiles, Samples, Tuner, pinball},
     network::Scratch,
 };
+use parking_lot::RwLock;
 
 use super::outlook::{Foresee, Outlook, PeakHold, Spread};
 
@@ -52,6 +53,29 @@ impl Default for Care {
     }
 }
 
+/// A network that may be exchanged while forecasters use it. Clones are handles to the same one.
+#[derive(Debug, Clone)]
+pub struct Shared(Arc<RwLock<Arc<Network>>>);
+
+impl Shared {
+    /// Begins with a network.
+    #[must_use]
+    pub fn new(network: Arc<Network>) -> Self {
+        Self(Arc::new(RwLock::new(network)))
+    }
+
+    /// The network as it is now.
+    #[must_use]
+    pub fn get(&self) -> Arc<Network> {
+        self.0.read().clone()
+    }
+
+    /// Puts another in its place, from everybody's next step on.
+    pub fn replace(&self, network: Arc<Network>) {
+        *self.0.write() = network;
+    }
+}
+
 /// A forecast that waits for what comes of it.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
@@ -86,6 +110,8 @@ impl Level {
 /// The forecaster of one workload.
 #[derive(Debug, Clone)]
 pub struct Forecast {
+    source: Shared,
+    /// The shared network as it was in the last step.
     shared: Arc<Network>,
     /// The network after tuning, if that made it better.
     own: Option<Arc<Network>>,
@@ -105,8 +131,15 @@ impl Forecast {
     /// Uses a network.
     #[must_use]
     pub fn new(network: Arc<Network>, care: Care) -> Self {
+        Self::following(Shared::new(network), care)
+    }
+
+    /// Uses a network that may be exchanged.
+    #[must_use]
+    pub fn following(source: Shared, care: Care) -> Self {
         Self {
-            shared: network,
+            shared: source.get(),
+            source,
             own: None,
             care,
             history: History::default(),
@@ -130,6 +163,21 @@ impl Forecast {
     #[must_use]
     pub fn trusted(&self) -> bool {
         !self.care.gate || self.losses[0] <= self.losses[1]
+    }
+
+    /// Whether it uses a network of its own, which tuning made of the shared one.
+    #[must_use]
+    pub fn tuned(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Goes over to another shared network. What was tuned came from the one before; what was learnt about the workload
+    /// and about forecasts of it stays.
+    fn follow(&mut self) {
+        let now = self.source.get();
+        if !Arc::ptr_eq(&now, &self.shared) {
+            (self.shared, self.own) = (now, None);
+        }
     }
 
     /// Takes in what came, and settles the forecasts that it completes.
@@ -198,6 +246,7 @@ impl Foresee for Forecast {
 
     fn outlook(&mut self, rate: f64, seconds: f64) -> Outlook {
         let rate = if rate.is_finite() { rate.max(0.0) } else { 0.0 };
+        self.follow();
         self.settle(rate);
         self.history.push(rate, seconds);
         self.steps += 1;
@@ -229,6 +278,6 @@ impl Foresee for Forecast {
     }
 
     fn reset(&mut self) {
-        *self = Self::new(self.shared.clone(), self.care);
+        *self = Self::following(self.source.clone(), self.care);
     }
 }

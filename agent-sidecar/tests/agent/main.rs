@@ -14,5 +14,6 @@ mod recording;
 mod residual;
 mod scarcity;
 mod serving;
+mod sharing;
 mod support;
 mod training;

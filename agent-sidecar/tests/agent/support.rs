@@ -10,6 +10,7 @@ use meanfield_agent::{
 };
 use meanfield_common::{
     action::Action,
+    digest::Digest,
     identity::{AgentId, Category, Epoch, PoolName},
     mean_field::{AuxiliaryState, Moments},
     observation::Observation,
@@ -49,6 +50,8 @@ struct State {
     paused: bool,
     scarcity: Option<Scarcity>,
     refuses_claims: Option<link::Error>,
+    forecast: Option<(Digest, Result<Vec<u8>, link::Error>)>,
+    downloads: usize,
 }
 
 struct Member {
@@ -81,6 +84,16 @@ impl Coordinator {
     /// Heartbeats with a claim fail like this from now on, or not.
     pub fn refuses_claims(&self, refusal: Option<link::Error>) {
         self.state.lock().refuses_claims = refusal;
+    }
+
+    /// Names a forecast network, and gives this file to whoever asks for it.
+    pub fn shares(&self, forecast: Option<(Digest, Result<Vec<u8>, link::Error>)>) {
+        self.state.lock().forecast = forecast;
+    }
+
+    /// How often somebody asked for a forecast network.
+    pub fn downloads(&self) -> usize {
+        self.state.lock().downloads
     }
 
     pub fn members(&self) -> usize {
@@ -194,6 +207,7 @@ impl Link for Coordinator {
             team_reward: (!rewards.is_empty()).then(|| moments(&rewards).mean),
             directives: Directives { paused: state.paused },
             scarcity: state.scarcity,
+            forecast: state.forecast.as_ref().map(|(digest, _)| *digest),
         })
     }
 
@@ -204,6 +218,13 @@ impl Link for Coordinator {
         state.members.remove(&agent);
         self.log.lock().push(Event::Left);
         Ok(())
+    }
+
+    async fn forecast(&mut self, _: &PoolName) -> Result<Vec<u8>, link::Error> {
+        let mut state = self.state.lock();
+        state.works()?;
+        state.downloads += 1;
+        state.forecast.as_ref().map_or_else(|| Err(refused("none")), |(_, file)| file.clone())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a request brings: a JSON body, an id or a pool in the path. Each refuses with the field and the bound.
+//! What a request brings: a JSON body, a file, an id or a pool in the path. Each refuses with the field and the bound.
 
 use std::str::FromStr;
 
@@ -32,32 +32,54 @@ impl<T: DeserializeOwned> FromRequest<Coordinator> for Json<T> {
     }
 }
 
-async fn read<T: DeserializeOwned>(mut request: Request, limit: usize) -> Result<T, Refusal> {
-    let too_large =
-        || Refusal::new(Kind::BodyTooLarge, "the body is larger than allowed").bound(format!("at most {limit} bytes"));
-    let headers = request.headers();
-    if !is_json(headers) {
-        let given = headers.get(header::CONTENT_TYPE).map_or("none".into(), |value| format!("{value:?}"));
-        return Err(Refusal::new(Kind::UnsupportedMediaType, format!("the content type is {given}"))
-            .blame("content-type")
-            .bound("application/json"));
+/// A file of at most so many bytes.
+#[derive(Debug)]
+pub struct File<const LIMIT: usize>(pub Bytes);
+
+impl<const LIMIT: usize> FromRequest<Coordinator> for File<LIMIT> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, coordinator: &Coordinator) -> Result<Self, Response> {
+        let bytes = bytes(request, "application/octet-stream", LIMIT).await;
+        bytes.map(Self).map_err(|refusal| refusal.respond(coordinator))
     }
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limit) {
-        return Err(too_large());
-    }
-    DefaultBodyLimit::max(limit).apply(&mut request);
-    let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| match rejection {
-        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => too_large(),
-        other => Refusal::new(Kind::UnreadableBody, other.body_text()),
-    })?;
+}
+
+async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Refusal> {
+    let bytes = bytes(request, "application/json", limit).await?;
     serde_json::from_slice(&bytes).map_err(|_| explain::<T>(&bytes))
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// A body of one media type and of bounded size.
+async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> Result<Bytes, Refusal> {
+    let too_large = |size: String| {
+        let refusal = Refusal::new(Kind::BodyTooLarge, format!("the body has {size} bytes"));
+        refusal.blame("body").bound(format!("at most {limit} bytes"))
+    };
+    let headers = request.headers();
+    if !is(headers, media_type) {
+        let given = headers.get(header::CONTENT_TYPE).map_or("none".into(), |value| format!("{value:?}"));
+        return Err(Refusal::new(Kind::UnsupportedMediaType, format!("the content type is {given}"))
+            .blame("content-type")
+            .bound(media_type));
+    }
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if let Some(length) = announced.filter(|length| *length > limit) {
+        return Err(too_large(length.to_string()));
+    }
+    DefaultBodyLimit::max(limit).apply(&mut request);
+    Bytes::from_request(request, &()).await.map_err(|rejection| match rejection {
+        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+            too_large(format!("more than {limit}"))
+        }
+        other => Refusal::new(Kind::UnreadableBody, other.body_text()),
+    })
+}
+
+fn is(headers: &HeaderMap, media_type: &str) -> bool {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return false };
     let essence = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default();
-    essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
+    essence.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
 }
 
 /// Why a body cannot be read: parses it again, this time keeping track of where in it we are.

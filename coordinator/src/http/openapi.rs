@@ -99,6 +99,10 @@ refusals! {
         UnknownPool Unavailable;
     /// Why it is refused to take such an order back.
     Reverting: InvalidValue UnknownPool Unavailable;
+    /// Why a forecast network is refused.
+    Sharing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
+    /// Why a forecast network is not given out.
+    Downloading: InvalidValue UnknownPool NoForecast;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why a look at anything else is refused.

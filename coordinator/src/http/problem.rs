@@ -55,8 +55,8 @@ kinds! {
     UnreadableBody = "unreadable-body", BAD_REQUEST, "The body could not be read";
     /// The body is larger than the configured bound.
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "The body is too large";
-    /// The body is not declared as JSON.
-    UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The body must be application/json";
+    /// The body is not declared as what the route takes.
+    UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The body is of another media type";
     /// The body is not JSON.
     MalformedJson = "malformed-json", BAD_REQUEST, "The body is not JSON";
     /// A value is outside its bound or of the wrong type.
@@ -69,6 +69,8 @@ kinds! {
     UnknownAgent = "unknown-agent", NOT_FOUND, "The agent is not a member";
     /// No pool has this name.
     UnknownPool = "unknown-pool", NOT_FOUND, "There is no such pool";
+    /// The pool has no forecast network.
+    NoForecast = "no-forecast", NOT_FOUND, "The pool has no forecast network";
     /// Not the current registration.
     StaleEpoch = "stale-epoch", CONFLICT, "The epoch is not the current one";
     /// A later heartbeat was taken already.
@@ -145,6 +147,7 @@ impl From<Error> for Refusal {
             Error::UnknownPool { known, .. } => {
                 Self::new(Kind::UnknownPool, detail).blame("pool").bound(format!("one of {known}"))
             }
+            Error::NoForecast(_) => Self::new(Kind::NoForecast, detail),
             Error::StaleEpoch { current, .. } => {
                 Self::new(Kind::StaleEpoch, detail).blame("epoch").bound(format!("equal to {}", current.0))
             }

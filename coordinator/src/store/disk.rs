@@ -2,11 +2,12 @@
 //!
 //! | record | holds |
 //! |---|---|
-//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, which older programs must not miss |
+//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, or 3 once a forecast network was given, which older programs must not miss |
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`] |
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
+//! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
 //!
 //! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
 //! start is tried on a copy first, see [`rehearsal`].
@@ -16,10 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_common::{
-    identity::{AgentId, PoolName},
-    scarcity::Capacity,
-};
+use meanfield_common::identity::{AgentId, PoolName};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -32,9 +30,11 @@ const SUMMARY: &[u8] = b"summary";
 const PAUSED: &[u8] = b"paused";
 const AGENT: &str = "agent/";
 const CAPACITY: &str = "capacity/";
-/// Without capacities, and with them.
+const FORECAST: &str = "forecast/";
+/// Without capacities, with them, and with forecast networks.
 const PLAIN: u32 = 1;
 const WITH_CAPACITIES: u32 = 2;
+const WITH_FORECASTS: u32 = 3;
 
 const DATABASE: &str = "store";
 const COMMITS: &str = "commits";
@@ -47,6 +47,8 @@ pub struct Disk {
     database: sled::Db,
     witness: Witness,
     summary: Summary,
+    /// The version of the layout; it only grows.
+    format: u32,
     /// Dropped last, when the database is closed. A rehearsal has none of its own.
     _lock: Option<File>,
 }
@@ -88,7 +90,7 @@ impl Disk {
             database.apply_batch(batch).map_err(failed)?;
             database.flush().map_err(failed)?;
         }
-        check_format(&path, &database)?;
+        let format = check_format(&path, &database)?;
         let summary: Summary = required(&path, &database, SUMMARY)?;
         // The witness is made last, so a start that failed half-way leaves a database without one, and without commits.
         let witness = if !witness_path.exists() && summary.commit == 0 {
@@ -98,7 +100,9 @@ impl Disk {
         }
         .map_err(Error::io(&commits))?;
         let known = match witness.last().map_err(Error::io(&commits))? {
-            Some(last) if last <= summary.commit => return Ok(Self { path, database, witness, summary, _lock: None }),
+            Some(last) if last <= summary.commit => {
+                return Ok(Self { path, database, witness, summary, format, _lock: None });
+            }
             Some(last) => format!("{last} were acknowledged"),
             None => format!("{commits:?} does not say how many were acknowledged"),
         };
@@ -111,10 +115,9 @@ impl Disk {
         Ok((id, decode(&self.path, key, value)?))
     }
 
-    fn capacity(&self, key: &[u8], value: &[u8]) -> Result<(PoolName, Option<Capacity>), Error> {
-        let pool = std::str::from_utf8(&key[CAPACITY.len()..]).ok().and_then(|pool| pool.parse().ok());
-        let pool = pool.ok_or_else(|| corrupt(&self.path, key, "is not a pool's name"))?;
-        Ok((pool, decode(&self.path, key, value)?))
+    fn pool(&self, prefix: &str, key: &[u8]) -> Result<PoolName, Error> {
+        let pool = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|pool| pool.parse().ok());
+        pool.ok_or_else(|| corrupt(&self.path, key, "is not a pool's name"))
     }
 
     fn put(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8], value: Vec<u8>) -> Result<bool, Error> {
@@ -138,7 +141,11 @@ impl Store for Disk {
                 FORMAT | SUMMARY => continue,
                 PAUSED => contents.paused = decode(&self.path, &key, &value)?,
                 key_of_pool if key_of_pool.starts_with(CAPACITY.as_bytes()) => {
-                    contents.capacities.push(self.capacity(&key, &value)?);
+                    contents.capacities.push((self.pool(CAPACITY, &key)?, decode(&self.path, &key, &value)?));
+                }
+                key_of_pool if key_of_pool.starts_with(FORECAST.as_bytes()) => {
+                    let bytes = (!value.is_empty()).then(|| value.to_vec());
+                    contents.forecasts.push((self.pool(FORECAST, &key)?, bytes));
                 }
                 _ => {
                     contents.agents.push(self.agent(&key, &value)?);
@@ -158,6 +165,7 @@ impl Store for Disk {
         let failed = |error| database_error(&self.path, error);
         let mut summary = Summary { commit: self.summary.commit + 1, ..self.summary };
         let mut batch = sled::Batch::default();
+        let mut format = self.format;
         for write in writes {
             match write {
                 Write::Agent(id, record) => {
@@ -169,7 +177,13 @@ impl Store for Disk {
                     let key = format!("{CAPACITY}{pool}");
                     let value = encode(&self.path, &key, capacity)?;
                     self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
-                    batch.insert(FORMAT, encode(&self.path, "format", &WITH_CAPACITIES)?);
+                    format = format.max(WITH_CAPACITIES);
+                }
+                Write::Forecast(pool, forecast) => {
+                    // No network is a record too: taking one away would need its own bookkeeping.
+                    let value = forecast.as_ref().map_or_else(Vec::new, |forecast| forecast.bytes().to_vec());
+                    self.put(&mut batch, &mut summary, format!("{FORECAST}{pool}").as_bytes(), value)?;
+                    format = format.max(WITH_FORECASTS);
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
@@ -177,11 +191,14 @@ impl Store for Disk {
                 }
             }
         }
+        if format != self.format {
+            batch.insert(FORMAT, encode(&self.path, "format", &format)?);
+        }
         batch.insert(SUMMARY, encode(&self.path, "summary", &summary)?);
         self.database.apply_batch(batch).map_err(failed)?;
         self.database.flush().map_err(failed)?;
         self.witness.record(summary.commit).map_err(Error::io(&self.path.with_file_name(COMMITS)))?;
-        self.summary = summary;
+        (self.summary, self.format) = (summary, format);
         Ok(())
     }
 }
@@ -207,12 +224,12 @@ fn database_error(path: &Path, error: sled::Error) -> Error {
     }
 }
 
-fn check_format(path: &Path, database: &sled::Db) -> Result<(), Error> {
+fn check_format(path: &Path, database: &sled::Db) -> Result<u32, Error> {
     let version: u32 = required(path, database, FORMAT)?;
-    if (PLAIN..=WITH_CAPACITIES).contains(&version) {
-        Ok(())
+    if (PLAIN..=WITH_FORECASTS).contains(&version) {
+        Ok(version)
     } else {
-        let known = format!("{PLAIN} or {WITH_CAPACITIES}, which this program knows");
+        let known = format!("{PLAIN} to {WITH_FORECASTS}, which this program knows");
         Err(corrupt(path, FORMAT, format!("version {version} is not {known}")))
     }
 }

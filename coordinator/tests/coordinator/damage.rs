@@ -10,7 +10,7 @@ use std::{
 
 use meanfield_coordinator::{Coordinator, Error, store};
 
-use crate::{durability::image, support::*};
+use crate::{durability::image, forecast::network, support::*};
 
 /// A data directory with some history in it.
 fn history() -> tempfile::TempDir {
@@ -23,6 +23,7 @@ fn history() -> tempfile::TempDir {
                 coordinator.pause(registered.agent).await.unwrap();
             }
         }
+        coordinator.set_forecast(&pool("default"), network(1)).await.unwrap();
         coordinator.pause_all().await.unwrap();
     });
     dir
@@ -82,7 +83,7 @@ fn damaged_records_are_named_and_kept() {
         (&key, None, "summary"),
         ("paused", Some("maybe"), "paused"),
         ("paused", None, "summary"),
-        ("format", Some("3"), "format"),
+        ("format", Some("4"), "format"),
         ("format", None, "format"),
         ("summary", None, "summary"),
         ("summary", Some("{}"), "summary"),
@@ -127,7 +128,8 @@ fn lost_files_are_noticed() {
 #[test]
 fn flipped_bytes_and_cut_files_never_lose_anything_silently() {
     let history = history();
-    let agents = |dir: &Path| open(dir).map(|opened| (opened.agents(), opened.all_paused()));
+    let agents =
+        |dir: &Path| open(dir).map(|opened| (opened.agents(), opened.all_paused(), opened.pools()[0].forecast.clone()));
     let expected = agents(image(history.path()).path()).unwrap();
     let mut noticed = 0;
     for (file, bytes) in contents(history.path()) {

@@ -104,11 +104,11 @@ async fn bodies_that_are_no_json() {
     }
     refused(&served, post().body(vec![0xff, 0xfe]), expect(400, "malformed-json", "", "")).await;
     let large = "x".repeat(Options::default().max_body + 1);
-    refused(&served, post().body(large.clone()), expect(413, "body-too-large", "", "at most 16384 bytes")).await;
+    refused(&served, post().body(large.clone()), expect(413, "body-too-large", "body", "at most 16384 bytes")).await;
     // The same without an announced length.
     let chunks = futures_util::stream::iter([Ok::<_, std::io::Error>(large)]);
     let chunked = post().body(reqwest::Body::wrap_stream(chunks));
-    refused(&served, chunked, expect(413, "body-too-large", "", "at most 16384 bytes")).await;
+    refused(&served, chunked, expect(413, "body-too-large", "body", "at most 16384 bytes")).await;
     let wrong = || expect(415, "unsupported-media-type", "content-type", "application/json");
     for kind in ["text/plain", "application/jsonx", "application/x-www-form-urlencoded"] {
         let request = served.request(Method::POST, &path).header("content-type", kind).body(good.clone());

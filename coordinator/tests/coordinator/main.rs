@@ -6,6 +6,7 @@ mod allocation;
 mod concurrency;
 mod damage;
 mod durability;
+mod forecast;
 mod http_bad;
 mod http_good;
 mod lifecycle;

@@ -12,7 +12,7 @@ use crate::{actor_critic::finite, config::Activation, error::Error, network::Mlp
 const ENTRY: &str = "meanfield-forecast";
 const TENSOR: &str = "parameters";
 /// More bytes than this are no forecast network.
-const MOST_BYTES: usize = 1 << 20;
+pub const MOST_BYTES: usize = 1 << 20;
 
 /// What a file says about itself.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ impl Network {
         let header: Header = serde_json::from_str(entry).map_err(not_ours)?;
         let ours = Header::of(&header.provenance);
         if header != ours {
-            return Err(not_ours(format!("its shape is {}, but {} is needed", header.shape(), ours.shape())));
+            return Err(Error::ForecastShape { found: header.shape(), expected: ours.shape() });
         }
         let file = SafeTensors::deserialize(bytes).map_err(not_ours)?;
         let tensor = file.tensor(TENSOR).map_err(|_| Error::MissingTensor { name: TENSOR.to_owned() })?;

@@ -1,0 +1,112 @@
+//! The forecast network of a pool: `PUT`, `GET` and `DELETE /v1/pools/{pool}/forecast`.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use meanfield_learner::forecast::MOST_BYTES;
+
+use super::{
+    agents::done,
+    auth::Bearer,
+    body::{File, Pool},
+    openapi::{Downloading, Reverting, Sharing},
+    problem::{Refusal, respond},
+};
+use crate::coordinator::Coordinator;
+
+/// Give the agents of a pool a forecast network to share.
+///
+/// Agents that forecast hear of it with their next heartbeat, and use it instead of the one they ship with. It
+/// outlasts a restart.
+#[utoipa::path(
+    put,
+    path = "/v1/pools/{pool}/forecast",
+    operation_id = "share_forecast",
+    tag = "pools",
+    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
+    request_body(
+        description = "What `meanfield train --forecast` wrote, in the safetensors format; at most 1 MiB",
+        content_type = "application/octet-stream",
+    ),
+    responses((status = 204, description = "Shared, durably"), Sharing),
+    security(("token" = []))
+)]
+pub async fn share(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Pool(pool): Pool,
+    File(bytes): File<MOST_BYTES>,
+) -> Response {
+    let shared = coordinator.set_forecast(&pool, bytes.into()).await;
+    respond(&coordinator, done(shared))
+}
+
+/// Download the forecast network of a pool.
+#[utoipa::path(
+    get,
+    path = "/v1/pools/{pool}/forecast",
+    operation_id = "download_forecast",
+    tag = "pools",
+    params(
+        ("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"),
+        ("If-None-Match" = Option<String>, Header, description = "The entity tags of files that are there already"),
+    ),
+    responses(
+        (
+            status = 200,
+            description = "The file as it was given",
+            content_type = "application/octet-stream",
+            headers(("ETag" = String, description = "The file's SHA-256, in quotes"))
+        ),
+        (
+            status = 304,
+            description = "The file is one of those",
+            headers(("ETag" = String, description = "The file's SHA-256, in quotes"))
+        ),
+        Downloading
+    ),
+    security(("token" = []))
+)]
+pub async fn download(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Pool(pool): Pool,
+    headers: HeaderMap,
+) -> Response {
+    let file = coordinator.forecast(&pool).map_err(Refusal::from).map(|forecast| {
+        let tag = format!("\"{}\"", forecast.digest());
+        if has(&headers, &tag) {
+            (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response()
+        } else {
+            // Bytes are sent as application/octet-stream.
+            ([(header::ETAG, tag)], forecast.bytes().to_vec()).into_response()
+        }
+    });
+    respond(&coordinator, file)
+}
+
+/// Whether the sender has the file of this tag, or would not have any (RFC 9110, 13.1.2).
+fn has(headers: &HeaderMap, tag: &str) -> bool {
+    let given = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    given
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
+}
+
+/// Take the forecast network of a pool back: its agents go on with the one they ship with.
+#[utoipa::path(
+    delete,
+    path = "/v1/pools/{pool}/forecast",
+    operation_id = "withdraw_forecast",
+    tag = "pools",
+    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
+    responses((status = 204, description = "Taken back, durably"), Reverting),
+    security(("token" = []))
+)]
+pub async fn withdraw(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {
+    let taken = coordinator.clear_forecast(&pool).await;
+    respond(&coordinator, done(taken))
+}
