@@ -122,6 +122,9 @@ fn pool(name: &str) -> anyhow::Result<PoolName> {
     Ok(name.parse()?)
 }
 
+/// Days on which HPA's settings are tried: one alone may pass without a kill, and memory looks cheap then.
+const TUNING_DAYS: u64 = 2;
+
 /// HPA+VPA with one target for all, or with the best one for each function, found on days of their own.
 fn tuned_hpa(target: Option<f64>, agents: usize) -> anyhow::Result<Contestant> {
     if let Some(target) = target {
@@ -130,7 +133,7 @@ fn tuned_hpa(target: Option<f64>, agents: usize) -> anyhow::Result<Contestant> {
     }
     let scratch = tempfile::tempdir()?;
     let setting = Setting::usual(agents);
-    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, Aim::Reward, 1, None, &Store::new(scratch.path())?)?;
+    let tuned = tuning::tuned(&[Kind::HpaCpu], &setting, Aim::Reward, TUNING_DAYS, None, &Store::new(scratch.path())?)?;
     tuned.into_iter().next().context("HPA has something to tune")
 }
 

@@ -146,7 +146,7 @@ pub fn run(scope: &Scope<'_>) -> anyhow::Result<()> {
                 row.label.clone(),
                 row.paper.to_owned(),
                 cell(&reward, 1.0, 3),
-                format!("{:+.1}", 100.0 * (mean(&reward) - alone_reward) / alone_reward.abs()),
+                format!("{:+.3}", mean(&reward) - alone_reward),
                 cell(&row.days.iter().map(worse).collect::<Vec<_>>(), 100.0, 1),
                 cell(
                     &row.days
@@ -223,7 +223,7 @@ pub fn run(scope: &Scope<'_>) -> anyhow::Result<()> {
                 "variant",
                 "paper",
                 "reward",
-                "against alone %",
+                "reward against alone",
                 "p99 against S-RL alone %",
                 "p99 against itself alone %",
                 "by function, against S-RL",
