@@ -102,9 +102,14 @@ fn layers_on_recorded_days_are_complete_and_the_same_on_any_number_of_threads() 
     let flags = ["layers", "--quick", "--recorded", recorded, "--model", "fluid"];
     let output = run(one.path(), &[&flags[..], &["--threads", "1"]].concat());
     println!("{output}");
-    for part in
-        ["HPA on CPU + VPA, tuned", "queue model, price matched", "queue model + forecast (100)", "recorded.csv"]
-    {
+    for part in [
+        "HPA on CPU + VPA, tuned",
+        "queue model, price matched",
+        "queue model + forecast (100)",
+        "queue model + forecast + PPO, gated (100)",
+        "queue model + forecast + PPO, ungated (100)",
+        "recorded.csv",
+    ] {
         assert!(output.contains(part), "{part} is missing:\n{output}");
     }
     run(two.path(), &[&flags[..], &["--threads", "3"]].concat());

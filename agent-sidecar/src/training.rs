@@ -31,7 +31,7 @@ mod threads;
 use episode::{Course, Tally};
 pub use saved::Saved;
 pub use streams::mix;
-use streams::{AGENTS, BASES, NETWORKS};
+use streams::{AGENTS, BASES, NETWORKS, OVERCOMMITS};
 use threads::on_threads;
 
 /// What an iteration brought, over all agents and clusters.
@@ -68,6 +68,8 @@ pub struct Trainer<L> {
     loads: Vec<Preset>,
     /// How many times the usual arrivals come, in turn; none leaves the scenario's own.
     demands: Vec<f64>,
+    /// How many times the requests CPU limits are, of which each episode draws one; none leaves the scenario's own.
+    overcommits: Vec<f64>,
     /// What the networks correct, where they correct something.
     corrected: Option<Bases>,
 }
@@ -131,6 +133,7 @@ impl<L: Link> Trainer<L> {
             threads,
             loads: Vec::new(),
             demands: Vec::new(),
+            overcommits: Vec::new(),
             corrected,
         };
         trainer.restart(scenario, link)?;
@@ -155,6 +158,13 @@ impl<L: Link> Trainer<L> {
     pub fn with_demands(mut self, demands: Vec<f64>) -> Result<Self, Invalid> {
         demands.iter().try_for_each(|times| self.scenario.clone().with_demand(*times).map(drop))?;
         self.demands = demands;
+        Ok(self)
+    }
+
+    /// The same trainer with CPU limits of several multiples of the requests, of which each episode draws one.
+    pub fn with_overcommits(mut self, overcommits: Vec<f64>) -> Result<Self, Invalid> {
+        overcommits.iter().try_for_each(|times| self.scenario.clone().with_overcommit(*times).map(drop))?;
+        self.overcommits = overcommits;
         Ok(self)
     }
 
@@ -240,6 +250,14 @@ impl<L: Link> Trainer<L> {
         every.collect()
     }
 
+    /// A scenario as an episode has it.
+    fn drawn(&self, scenario: &Scenario, episode: u64) -> Result<Scenario, Invalid> {
+        let count = self.overcommits.len().max(1) as u64;
+        let drawn = (mix(self.seed, OVERCOMMITS + episode) % count) as usize;
+        let scenario = scenario.clone();
+        self.overcommits.get(drawn).map_or(Ok(scenario.clone()), |times| scenario.with_overcommit(*times))
+    }
+
     /// One episode on every cluster and one update; `share` is how much of the training is done, within [0, 1].
     pub fn iterate(&mut self, share: f32) -> Result<Progress, Error> {
         let (seed, iteration) = (self.seed, self.iteration);
@@ -250,12 +268,17 @@ impl<L: Link> Trainer<L> {
             weighted: self.config.team_weighted,
         };
         let scenarios = self.scenarios()?;
+        let episode = |environment: u64| (iteration << 16) + environment;
+        let mut taken = Vec::with_capacity(self.fleets.len());
+        for environment in 0..self.fleets.len() as u64 {
+            let turn = ((environment + iteration) % scenarios.len() as u64) as usize;
+            taken.push(self.drawn(&scenarios[turn], episode(environment))?);
+        }
         let chunk = self.fleets.len().div_ceil(self.threads.get());
         let tallies = on_threads(self.fleets.chunks_mut(chunk).enumerate(), |(worker, fleets)| {
             let runs = fleets.iter_mut().enumerate().map(|(index, fleet)| {
-                let environment = (worker * chunk + index) as u64;
-                let scenario = &scenarios[((environment + iteration) % scenarios.len() as u64) as usize];
-                course.episode(fleet, scenario, mix(seed, (iteration << 16) + environment))
+                let environment = worker * chunk + index;
+                course.episode(fleet, &taken[environment], mix(seed, episode(environment as u64)))
             });
             runs.collect::<Result<Vec<Tally>, Error>>()
         })?;

@@ -8,6 +8,7 @@
 mod baselines;
 pub mod cell;
 pub mod contestant;
+mod corrections;
 mod fluid;
 mod forecast;
 mod layers;

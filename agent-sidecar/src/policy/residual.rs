@@ -40,6 +40,9 @@ pub trait Base: Policy + fmt::Debug {
 
     /// What the step in view would have cost, in cores, with a scale of which so many replicas serve, at a rate.
     fn cost(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64;
+
+    /// How likely it would have missed its objective.
+    fn miss(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64;
 }
 
 impl<F: Foresee + fmt::Debug> Base for Plan<F> {
@@ -68,6 +71,10 @@ impl<F: Foresee + fmt::Debug> Base for Plan<F> {
 
     fn cost(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
         self.cost(view, scale, serving, rate)
+    }
+
+    fn miss(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
+        self.estimate().miss(&view.target.slo, scale.limit.cpu.cores(), f64::from(serving.max(1)), rate).min(1.0)
     }
 }
 

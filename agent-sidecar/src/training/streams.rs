@@ -5,6 +5,8 @@
 pub(super) const NETWORKS: u64 = 1 << 48;
 /// Agents of a training.
 pub(super) const AGENTS: u64 = 1 << 49;
+/// How far limits of an episode are above requests.
+pub(super) const OVERCOMMITS: u64 = 1 << 50;
 /// Base models among the networks.
 pub(super) const BASES: usize = 1 << 32;
 

@@ -51,14 +51,50 @@ impl Base for Mistaken {
     fn cost(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
         self.0.cost(view, scale, serving, rate)
     }
+    fn miss(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
+        self.0.miss(view, scale, serving, rate)
+    }
 }
 
-/// A network that always prefers the same action of each head: down, stay or up.
+/// A plan whose model expects a miss in this part of the steps with the most CPU, and in a fifth more of them with each
+/// step less of it, whatever happens.
+#[derive(Debug)]
+struct Anxious(Mistaken, f64);
+
+impl Policy for Anxious {
+    fn name(&self) -> &'static str {
+        "anxious"
+    }
+    fn decide(&mut self, view: &View<'_>) -> Result<Decision, Error> {
+        self.0.decide(view)
+    }
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+}
+
+impl Base for Anxious {
+    fn known(&self, view: &View<'_>, wish: &Scale) -> [f32; KNOWN] {
+        self.0.known(view, wish)
+    }
+    fn cost(&self, view: &View<'_>, scale: &Scale, serving: u32, rate: f64) -> f64 {
+        let reserved = f64::from(scale.replicas) * scale.limit.cpu.cores();
+        reserved + Options::default().price * self.miss(view, scale, serving, rate)
+    }
+    fn miss(&self, view: &View<'_>, scale: &Scale, _: u32, rate: f64) -> f64 {
+        let more = view.target.bounds.cpu().end().cores() / scale.limit.cpu.cores();
+        if rate > 0.0 { self.1 * more.powf(0.8) } else { 0.0 }
+    }
+}
+
+/// A network that always prefers the same action of each head: down, stay or up. Where that one is closed, at a bound or
+/// while replicas wait for a node, it stays.
 fn stubborn(actions: [usize; 3]) -> Arc<ActorCritic> {
     let mut network = untrained(Config::residual(), 1).unwrap();
     let (mut actor, critic) = (network.parameters().0.to_vec(), network.parameters().1.to_vec());
     let biases = actor.len() - 9;
     actor[biases..].fill(0.0);
+    (0..3).for_each(|head| actor[biases + 3 * head + 1] = 5.0);
     actions.iter().enumerate().for_each(|(head, action)| actor[biases + 3 * head + action] = 9.0);
     network.set_parameters(&actor, &critic).unwrap();
     Arc::new(network)
@@ -180,6 +216,27 @@ fn who_makes_a_wasteful_plan_cheaper_acts() {
 }
 
 #[test]
+fn who_only_adds_to_a_plan_that_asks_for_too_much_never_acts() {
+    for times in [1.5, 3.0] {
+        let (count, scores) = acting(&stubborn([2, 1, 1]), times);
+        assert_eq!(count, 0, "{times} times: {scores:?}");
+        // At the largest limit that the bounds allow there is nothing to add.
+        assert!(scores.iter().all(|[plan, corrected]| corrected >= plan), "{times} times: {scores:?}");
+    }
+}
+
+#[test]
+fn a_model_that_expects_misses_that_never_come_is_believed_less() {
+    let network = stubborn([0, 1, 1]);
+    let policy = |_| Residual::new(network.clone(), Box::new(Anxious(Mistaken(plan(), 3.0), 0.3))).unwrap();
+    let mut fleet = fleet(2, Preset::Diurnal, 11, policy);
+    run(&mut fleet, 240);
+    // By its word a step down costs a fifth of three tenths of the price, six cores, and saves at most two or three.
+    let shadows: Vec<_> = fleet.agents_mut().map(|(_, agent)| agent.policy_mut().shadow().clone()).collect();
+    assert!(shadows.iter().all(|shadow| shadow.acts() && shadow.borne_out() < 0.2), "{shadows:?}");
+}
+
+#[test]
 fn where_nobody_acts_everything_is_as_with_the_plan_alone() {
     let days = |gated: bool| {
         let mut fleet = fleet::<Box<dyn Policy>>(2, Preset::Diurnal, 13, |_| match gated {
@@ -250,6 +307,9 @@ impl Base for Hot {
         [0.0; KNOWN]
     }
     fn cost(&self, _: &View<'_>, _: &Scale, _: u32, _: f64) -> f64 {
+        0.0
+    }
+    fn miss(&self, _: &View<'_>, _: &Scale, _: u32, _: f64) -> f64 {
         0.0
     }
 }

@@ -55,7 +55,7 @@ pub fn run(setting: &Setting, contestant: &Contestant) -> anyhow::Result<Result>
     let cluster = scenario.cluster();
     let pool: PoolName = "eval".parse()?;
     let mut fleet = Fleet::new(&scenario, seed, Start::Sized, pool, Shape::BALANCED, |place, tenant| {
-        let policy = contestant.kind.policy(contestant.setting(place), tenant, &cluster)?;
+        let policy = contestant.kind.policy_on(setting.seed, contestant.setting(place), tenant, &cluster)?;
         Ok((Nobody, policy))
     })?;
     let mut scores = Scores::new(contestant.kind.label());

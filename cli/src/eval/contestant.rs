@@ -11,7 +11,9 @@ use meanfield_agent::{
         outlook::{Known, PeakHold},
         plan::{self, Plan},
         planned::Planned,
+        ppo::Ppo,
         reactive::Reactive,
+        residual::Residual,
         rules::Rules,
     },
     yardstick,
@@ -24,7 +26,7 @@ use meanfield_simulator::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::networks;
+use super::{corrections, networks};
 use meanfield_learner::forecast::Network;
 
 /// A kind of policy.
@@ -44,6 +46,8 @@ pub enum Kind {
     Reactive,
     Plan,
     PlanForecast,
+    PlanPpo,
+    PlanPpoUngated,
     PlanForecastUnseen,
     PlanForecastRaw,
     PlanForecastRecalibrated,
@@ -86,6 +90,8 @@ impl Kind {
             Self::Reactive => "reactive queue model",
             Self::Plan => "queue model",
             Self::PlanForecast => "queue model + forecast",
+            Self::PlanPpo => "queue model + forecast + PPO, gated",
+            Self::PlanPpoUngated => "queue model + forecast + PPO, ungated",
             Self::PlanForecastUnseen => "+ forecast that never saw Azure",
             Self::PlanForecastRaw => "+ the same, neither corrected nor tuned",
             Self::PlanForecastRecalibrated => "+ the same, corrected but not tuned",
@@ -135,6 +141,17 @@ impl Kind {
 
     /// The policy of one tenant.
     pub fn policy(self, setting: Setting, tenant: &TenantSpec, cluster: &Spec) -> Result<Box<dyn Policy>, Invalid> {
+        self.policy_on(1, setting, tenant, cluster)
+    }
+
+    /// The policy of one tenant on a day, by its seed: whoever learns is trained anew for each of some days.
+    pub fn policy_on(
+        self,
+        day: u64,
+        setting: Setting,
+        tenant: &TenantSpec,
+        cluster: &Spec,
+    ) -> Result<Box<dyn Policy>, Invalid> {
         let Setting { target: setting, roomy } = setting;
         let pod_rate = tenant.scale.limit.cpu.cores() / tenant.workload.cpu_seconds();
         let floor = if roomy { tenant.workload.full_memory() } else { Bytes(0) };
@@ -160,6 +177,10 @@ impl Kind {
             Self::Reactive => Box::new(Reactive::default()),
             Self::Plan => Box::new(Plan::new(price, PeakHold::default())?),
             Self::PlanForecast => forecast(networks::shipped()?, Care::default())?,
+            Self::PlanPpo => Box::new(Residual::new(corrections::of_day(day)?, corrections::base(price, true)?)?),
+            Self::PlanPpoUngated => {
+                Box::new(Ppo::serving(corrections::of_day(day)?).on(corrections::base(price, true)?))
+            }
             Self::PlanForecastUnseen => forecast(networks::without_azure()?, Care::default())?,
             Self::PlanForecastRaw => {
                 forecast(networks::without_azure()?, Care { recalibrate: false, tune: false, gate: false })?

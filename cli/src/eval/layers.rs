@@ -73,7 +73,8 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
                 Kind::PlanForecastRaw,
             ],
         ),
-        _ => scope.matched(load, &[Kind::Plan, Kind::PlanForecast, Kind::PlanKnown2]),
+        _ => scope
+            .matched(load, &[Kind::Plan, Kind::PlanForecast, Kind::PlanPpo, Kind::PlanPpoUngated, Kind::PlanKnown2]),
     };
     let mut jobs = Vec::new();
     for load in &scope.loads {
@@ -143,7 +144,10 @@ impl Scope<'_> {
             // Whoever needs more than HPA at every price has no row here.
             contestants.extend(matched.map(|(matched, _)| Contestant { tuned: true, ..matched }));
         }
-        contestants.push(Contestant::default_of(Kind::PlanForecast));
+        // Also as they are shipped: corrections are learnt at that price.
+        let shipped =
+            plans.iter().filter(|kind| [Kind::PlanForecast, Kind::PlanPpo, Kind::PlanPpoUngated].contains(kind));
+        contestants.extend(shipped.copied().map(Contestant::default_of));
         contestants.push(Contestant::default_of(Kind::Clairvoyant));
         Ok(contestants)
     }
@@ -165,8 +169,9 @@ impl Scope<'_> {
             rules.extend(self.tuned(&kinds, load, Aim::Price(price))?);
         }
         rules.sort_by_key(|rule| rule.kind);
-        let plans = [Kind::Plan, Kind::PlanForecast, Kind::PlanKnown1, Kind::PlanKnown2, Kind::PlanKnown4];
-        let plans = plans.into_iter().flat_map(|kind| self.prices().map(move |price| at(kind, price)));
+        let known = [Kind::PlanKnown1, Kind::PlanKnown2, Kind::PlanKnown4];
+        let plans = [Kind::Plan, Kind::PlanForecast, Kind::PlanPpo].into_iter().chain(known);
+        let plans = plans.flat_map(|kind| self.prices().map(move |price| at(kind, price)));
         let alone = [Kind::Reactive, Kind::Clairvoyant].map(Contestant::default_of);
         Ok(rules.into_iter().chain(plans).chain(alone).collect())
     }
