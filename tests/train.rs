@@ -101,6 +101,8 @@ fn what_cannot_be_trained_is_refused_in_one_line_with_field_value_and_bound() {
         ("[learner]\ngamma = 1.5", &["learner.gamma", "1.5", "[0, 1]"][..]),
         ("[learner]\ngamma = nan", &["learner.gamma", "NaN", "finite"]),
         ("[learner]\nheads = []", &["learner.heads", "0", "1 to 8"]),
+        ("[learner]\ngama = 0.5", &["learner", "gama", "gamma"]),
+        ("preset = \"simpo\"", &["preset", "simpo", "simppo-all"]),
         ("[scenario]\nloads = []", &["scenario.loads", "empty", "at least one"]),
         ("[scenario]\nagents = 0", &["agents", "0"]),
         (objective.as_str(), &["slo.margin", "-1", "[0, 10]"]),

@@ -46,14 +46,11 @@ impl Sharing {
         self.shared.clone()
     }
 
-    /// What the network in use is known by; none is the shipped one.
-    #[must_use]
-    pub fn used(&self) -> Option<Digest> {
-        self.used
-    }
-
     /// Hears what the coordinator names, and goes over to that.
     pub async fn hear<L: Link>(&mut self, named: Option<Digest>, membership: &mut Membership<L>) {
+        if named.is_none() {
+            self.failed = None;
+        }
         if named == self.used {
             return;
         }

@@ -241,7 +241,7 @@ pub enum Experiment {
     Fluid,
     /// What each layer of the decision adds, at no more cores than tuned HPA reserves.
     Layers,
-    /// Misses against cores, over the whole range of each policy's setting.
+    /// Misses against cores at every price of a miss: plans are told it, rules are tuned for it.
     Frontier,
     /// A forecast network that never saw Azure, served on Azure.
     Shift,

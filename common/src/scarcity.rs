@@ -2,7 +2,7 @@
 //!
 //! Each heartbeat may carry a [`Claim`]. Where the operator told the coordinator the pool's [`Capacity`], the answer
 //! carries [`Scarcity`]: how much room is left ([`Headroom`]), what a core is worth (the price), and, only when not
-//! everybody's need fits, a [`Grant`] for those who yield. [`allocation`] decides who that is.
+//! everybody's claim fits, a [`Grant`] for those who get less. [`allocation`] decides who that is.
 
 pub mod allocation;
 
@@ -199,7 +199,7 @@ impl Headroom {
     }
 }
 
-/// The most that an agent may reserve over all replicas while not everybody's need fits. What is absent is not capped.
+/// The most that an agent may reserve over all replicas while not everybody's claim fits. What is absent is not capped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grant {

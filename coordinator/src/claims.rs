@@ -17,7 +17,7 @@ const EVERY: u64 = 1000;
 const STEP: f64 = 15_000.0;
 /// How many steps the price may move at once after a pause.
 const MOST_STEPS: f64 = 4.0;
-/// How many of those who yield are listed.
+/// How many of those who have a cap are listed.
 const LISTED: usize = 100;
 
 #[derive(Debug, Default)]

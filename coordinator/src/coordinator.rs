@@ -233,7 +233,9 @@ impl Coordinator {
     /// If there is no such pool or the store fails.
     pub async fn clear_forecast(&self, pool: &PoolName) -> Result<(), Error> {
         self.0.membership.forecast(pool)?;
-        self.0.writer.submit(Change::Forecast(pool.clone(), None)).await.map(drop)
+        self.0.writer.submit(Change::Forecast(pool.clone(), None)).await?;
+        tracing::info!(%pool, "shares no forecast network any more");
+        Ok(())
     }
 
     /// The forecast network that the agents of a pool share.

@@ -1,7 +1,8 @@
-//! Where membership and pauses are written down.
+//! Where membership, pauses and what operators ordered are written down.
 //!
 //! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; the
-//! capacities that operators ordered and the forecast networks that they gave; and whether everybody is paused. It is read once, at the start, and never repairs what it finds.
+//! capacities that operators ordered and the forecast networks that they gave; and whether everybody is paused. It is
+//! read once, at the start, and never repairs what it finds.
 
 mod disk;
 mod rehearsal;

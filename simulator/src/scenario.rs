@@ -133,8 +133,17 @@ impl Scenario {
             return Err(Invalid::new("traces", 0, "at least 1"));
         }
         for trace in traces.iter() {
-            within("mean rate", trace.mean_rate(), f64::MIN_POSITIVE, f64::MAX)?;
-            within("seconds", trace.seconds(), STEP_SECONDS, f64::MAX)?;
+            let (rate, seconds) = (trace.mean_rate(), trace.seconds());
+            if !(rate.is_finite() && rate > 0.0) {
+                return Err(Invalid::new(format!("{}: mean rate", trace.name), rate, "above 0"));
+            }
+            if !(seconds.is_finite() && seconds >= STEP_SECONDS) {
+                return Err(Invalid::new(
+                    format!("{}: seconds", trace.name),
+                    seconds,
+                    format!("at least {STEP_SECONDS}"),
+                ));
+            }
         }
         Ok(Self { load: Load::Recorded(traces), ..self })
     }

@@ -212,7 +212,10 @@ impl<F: Foresee> Policy for Plan<F> {
     fn decide(&mut self, view: &View<'_>) -> Result<Decision, crate::Error> {
         let seen = view.seen;
         self.estimate.learn(seen, &view.target.slo);
-        self.learn_room(seen);
+        // What is asked for while paused is not carried out, so what nodes do is no answer to it.
+        if !view.paused {
+            self.learn_room(seen);
+        }
         self.memory.learn(seen);
         let outlook = self.foresee.outlook(seen.arrival_rate, seen.seconds);
         let Outlook { next, ahead } = *self.outlook.insert(outlook);

@@ -283,7 +283,12 @@ impl Policy for Ppo {
             self.record.values.push(value);
         }
         let decision = levers.apply(&view.target.bounds, &from, choice.actions());
-        Ok(Decision { request: base.and_then(|wish| wish.request), ..decision })
+        // The base's request belongs to the base's limit; to another one it is in proportion.
+        let request = base.and_then(|wish| {
+            let part = decision.scale.limit.cpu.0 as f64 / (wish.scale.limit.cpu.0 as f64).max(1.0);
+            wish.request.map(|cpu| MilliCores((cpu.0 as f64 * part).ceil() as u64))
+        });
+        Ok(Decision { request, ..decision })
     }
 
     fn feedback(&mut self, feedback: Feedback) -> Result<(), crate::Error> {

@@ -38,9 +38,13 @@ impl<L: Link> Trainer<L> {
                 return Err(Invalid::new("checkpoint's networks", shape(config), shape(&self.config)).into());
             }
         }
-        let (found, wanted) = (learners.len(), self.learners.len());
-        if (found, bases.len()) != (wanted, self.bases.len()) {
-            return Err(Invalid::new("checkpoint's networks", found, wanted.to_string()).into());
+        for (field, found, wanted) in [
+            ("checkpoint's networks", learners.len(), self.learners.len()),
+            ("checkpoint's base models", bases.len(), self.bases.len()),
+        ] {
+            if found != wanted {
+                return Err(Invalid::new(field, found, wanted.to_string()).into());
+            }
         }
         Ok((learners, bases))
     }

@@ -2,7 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use meanfield_common::{digest::Digest, invalid::Invalid};
 use meanfield_simulator::scenario::{Scenario, TALLEST};
 use meanfield_traces::{
     import::{self, Options},
@@ -51,12 +52,12 @@ impl Load {
             }
         }
         let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().replace([',', '"'], "_"));
-        ensure!(
-            days.len() >= 2,
-            "{}: {} usable days (with 1440 requests, ten levels, and none of its counts above {TALLEST} times their mean), at least 2 are needed",
-            file.display(),
-            days.len()
-        );
+        if days.len() < 2 {
+            let usable = format!(
+                "at least 2 (a usable one has 1440 requests, ten levels, and no count above {TALLEST} times their mean)"
+            );
+            Err(Invalid::new("usable days", days.len(), usable))?;
+        }
         let half = |first: usize| days.iter().skip(first).step_by(2).cloned().collect();
         Ok(Self::Recorded(Recorded { name, tuning: half(0), counted: half(1) }))
     }
@@ -103,11 +104,14 @@ impl Serialize for Load {
             Self::Made(preset) => serializer.serialize_str(preset.name()),
             // Results are kept by what they came from: another file of the same name is not the same days.
             Self::Recorded(Recorded { name, tuning, counted }) => {
-                let requests = |traces: &[Trace]| traces.iter().map(Trace::total).sum::<f64>();
+                let counts = |traces: &[Trace]| {
+                    let counts = traces.iter().flat_map(|trace| &trace.counts);
+                    Digest::of(&counts.flat_map(|count| count.to_le_bytes()).collect::<Vec<u8>>())
+                };
                 let mut fields = serializer.serialize_struct("Recorded", 3)?;
                 fields.serialize_field("file", name)?;
                 fields.serialize_field("days", &(tuning.len(), counted.len()))?;
-                fields.serialize_field("requests", &(requests(tuning), requests(counted)))?;
+                fields.serialize_field("counts", &(counts(tuning), counts(counted)))?;
                 fields.end()
             }
         }

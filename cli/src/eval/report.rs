@@ -53,7 +53,8 @@ const COLUMNS: [Column; 10] = [
 ];
 
 impl Report<'_> {
-    /// Labels in order, each with its figures; over all traces, or over one.
+    /// Labels in order, each with its figures; over all traces, or over one. Over all there are only those who took part
+    /// in each: the mean of a policy that left out the hard ones would flatter it.
     fn rows(&self, load: Option<&Load>) -> Vec<(String, Vec<&Figures>)> {
         let mut rows: Vec<(String, Vec<&Figures>)> = Vec::new();
         for entry in self.entries.iter().filter(|entry| load.is_none_or(|load| entry.setting.load == *load)) {
@@ -62,6 +63,10 @@ impl Report<'_> {
                 Some((_, figures)) => figures.push(&entry.result.total),
                 None => rows.push((label, vec![&entry.result.total])),
             }
+        }
+        if load.is_none() {
+            let everywhere = self.loads.len() * usize::try_from(self.seeds).unwrap_or(usize::MAX);
+            rows.retain(|(_, figures)| figures.len() == everywhere);
         }
         rows
     }
@@ -82,7 +87,7 @@ impl Report<'_> {
         let loads: Vec<_> = self.loads.iter().map(Load::name).collect();
         format!(
             "Simulated. Twelve functions share five nodes of 8 cores and 32 GiB; arrivals above {TALLEST} times their mean are drawn \
-             again, and days on which all together ask for more than {:.0} % of the cores are scaled down to that; a day of {DAY_STEPS} steps of 15 s after twelve \
+             again (recorded days with such are left out), and days on which all together ask for more than {:.0} % of the cores are scaled down to that; a day of {DAY_STEPS} steps of 15 s after twelve \
              hours that do not count; {model}; limits {} times the requests; {} seed(s) on each of {}.",
             100.0 * PEAK,
             self.args.limits,
@@ -122,7 +127,7 @@ impl Report<'_> {
 
     /// One line a policy, trace, seed and function.
     fn csv(&self) -> anyhow::Result<String> {
-        let mut text = String::from("policy,tuned,target,memory_for_every_slot,trace,seed,function");
+        let mut text = String::from("policy,tuned,tuned_for,target,memory_for_every_slot,trace,seed,function");
         let mut names: Vec<String> = Vec::new();
         for entry in &self.entries {
             for (place, figures) in entry.result.functions.iter().enumerate() {
@@ -137,8 +142,9 @@ impl Report<'_> {
                 let (trace, seed, own) = (setting.load.name(), setting.seed, contestant.setting(place));
                 let _ = write!(
                     text,
-                    "{kind},{},{},{},{trace},{seed},{}",
+                    "{kind},{},{},{},{},{trace},{seed},{}",
                     contestant.tuned,
+                    contestant.price.map_or_else(String::new, |price| price.to_string()),
                     own.target,
                     own.roomy,
                     tenant_name(place)

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use meanfield_agent::policy::ppo;
 use meanfield_common::{invalid::Invalid, scarcity::Weight};
 use meanfield_learner::Config;
@@ -116,7 +116,10 @@ impl Settings {
 
     /// The learner's settings: the preset with what the file changes.
     pub fn config(&self) -> anyhow::Result<Config> {
-        let preset = Config::preset(&self.preset)?;
+        let preset = Config::preset(&self.preset).map_err(|error| match error {
+            meanfield_learner::Error::Preset { name, known } => Invalid::new("preset", format!("{name:?}"), known),
+            other => Invalid::new("preset", format!("{:?}", self.preset), other.to_string()),
+        })?;
         // As JSON, which can say that there is none of something: in TOML the preset's would become the default's.
         let mut settings = serde_json::to_value(&preset).context("the preset cannot be written down")?;
         // Its older name; the preset has the setting under the newer one.
@@ -129,7 +132,8 @@ impl Settings {
             finite(&below("learner", key), value)?;
             settings[named(key)] = serde_json::to_value(value)?;
         }
-        let config: Config = serde_json::from_value(settings).map_err(|error| anyhow!("learner: {error}"))?;
+        let config: Config = serde_json::from_value(settings)
+            .map_err(|error| Invalid::new("learner", format!("{:?}", self.learner), error.to_string()))?;
         config.validate().map_err(|error| match error {
             meanfield_learner::Error::Config { field, value, bound } => {
                 Invalid::new(format!("learner.{field}"), value, bound)

@@ -142,7 +142,7 @@ fn the_last_good_checkpoint_stays_when_a_later_episode_fails() {
 }
 
 #[test]
-fn the_older_name_of_a_setting_is_understood_but_not_beside_the_newer_one() {
+fn the_older_name_of_a_setting_is_understood() {
     let sharing = |text: &str| settings(&format!("[learner]\n{text}")).unwrap().config().unwrap().sharing;
     assert_eq!(sharing("shared_network = true"), Sharing::Pool);
     assert_eq!(sharing("shared_network = false"), Sharing::None);

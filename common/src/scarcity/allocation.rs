@@ -88,7 +88,7 @@ pub struct Slot {
     pub name: Box<str>,
     /// Its need, once it has claimed anything.
     pub need: Option<Need>,
-    /// Its cap, if it yields.
+    /// Its cap, if it has one.
     pub grant: Option<Grant>,
     cut: Option<Cut>,
     /// Whether the price is above what it is worth.
@@ -167,7 +167,7 @@ pub struct Outcome {
     pub headroom: Headroom,
     /// What a core is worth.
     pub price: f64,
-    /// How many yield.
+    /// How many have a cap.
     pub grants: u64,
     /// How many claims count less than they say.
     pub capped: u64,

@@ -136,5 +136,8 @@ mod tests {
             assert!(fit.highest(HORIZONS[1]).is_none_or(f64::is_finite));
         }
         assert!(Fitted::new(&[1.0, 2.0], None).is_err());
+        let restless: Vec<f64> = (0..2 * REFIT).map(|step| ((step * 7919) % 13) as f64).collect();
+        let mut fit = Fitted::new(&restless, None).unwrap();
+        assert!((1..REFIT).all(|_| fit.push(5.0)) && !fit.push(5.0));
     }
 }
