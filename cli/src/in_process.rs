@@ -1,11 +1,36 @@
 //! The coordinator without a network: the same code, called directly.
 
+use std::time::Duration;
+
 use meanfield_agent::link::{Error, Link};
 use meanfield_common::{
     identity::{AgentId, PoolName},
+    invalid::Invalid,
+    scarcity::Capacity,
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
-use meanfield_coordinator::Coordinator;
+use meanfield_coordinator::{Clock, Coordinator, Options};
+use meanfield_simulator::scenario::Scenario;
+
+/// The part of the nodes that pods can be packed into; the coordinator is told no more.
+pub const PACKED: f64 = 0.97;
+
+/// So much of what a scenario's nodes hold.
+pub fn capacity(scenario: &Scenario, part: f64) -> Result<Capacity, Invalid> {
+    let nodes = scenario.cluster().nodes;
+    let cores: f64 = nodes.iter().map(|node| node.cores).sum();
+    let memory: f64 = nodes.iter().map(|node| node.memory.as_mebi() / 1024.0).sum();
+    Capacity::new(part * cores, part * memory)
+}
+
+/// A coordinator of simulated clusters, one a pool, that may be told what each of them holds.
+pub fn coordinator(pools: &[PoolName], capacity: Option<Capacity>) -> anyhow::Result<Coordinator> {
+    let capacities = pools.iter().filter_map(|pool| Some((pool.clone(), capacity?))).collect();
+    // Simulated agents are never silent.
+    let (suspect_after, gone_after) = (Duration::from_hours(1), Duration::from_hours(24));
+    let options = Options { pools: pools.to_vec(), capacities, suspect_after, gone_after, ..Options::default() };
+    Ok(Coordinator::open(options, Clock::manual())?)
+}
 
 /// A coordinator in the same process.
 #[derive(Clone)]

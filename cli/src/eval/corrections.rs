@@ -7,7 +7,6 @@
 use std::{
     num::NonZero,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use meanfield_agent::{
@@ -18,27 +17,24 @@ use meanfield_agent::{
     },
     training::{Bases, Trainer},
 };
-use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity};
-use meanfield_coordinator::{Clock, Coordinator};
+use meanfield_common::{identity::PoolName, invalid::Invalid};
 use meanfield_learner::{ActorCritic, Config};
 use meanfield_simulator::scenario::Scenario;
 use meanfield_traces::synth::Preset;
 
 use super::{networks, tuning};
-use crate::in_process::InProcess;
+use crate::in_process::{self, InProcess, PACKED};
 
 /// Trainings, of which days take one after the other: no figure hangs on the luck of a single one.
 const TRAININGS: usize = 5;
 /// Episodes on each cluster of a training.
-const ITERATIONS: u64 = 144;
+const ITERATIONS: u64 = 48;
 /// Tenants of a cluster: the twelve functions.
 const TENANTS: usize = 12;
 /// How many times the usual arrivals come.
 const DEMANDS: [f64; 4] = [0.6, 0.8, 1.0, 1.2];
 /// How many times the requests CPU limits are.
 const OVERCOMMITS: [f64; 3] = [1.2, 1.5, 2.0];
-/// The part of the nodes that pods can be packed into; the coordinator is told no more.
-const PACKED: f64 = 0.97;
 
 /// The plan that is corrected.
 pub fn base(options: Options, tune: bool) -> Result<Box<dyn Base>, Invalid> {
@@ -59,7 +55,7 @@ fn trained(seed: u64) -> anyhow::Result<Arc<ActorCritic>> {
     let pools = (0..config.environments).map(|cluster| format!("training-{cluster}").parse());
     let pools = pools.collect::<Result<Vec<PoolName>, _>>()?;
     let scenario = Scenario::new(TENANTS, 1)?;
-    let coordinator = coordinator(&scenario, &pools)?;
+    let coordinator = in_process::coordinator(&pools, Some(in_process::capacity(&scenario, PACKED)?))?;
     // Tuning takes hours of a workload, and an episode has minutes.
     let bases: Bases = Arc::new(|_| Ok(base(Options::default(), false)?));
     let link = |_| InProcess(coordinator.clone());
@@ -74,23 +70,4 @@ fn trained(seed: u64) -> anyhow::Result<Arc<ActorCritic>> {
     }
     trainer.leave()?;
     Ok(Arc::new(trainer.network(0).clone()))
-}
-
-/// A coordinator that knows what the nodes of each pool hold.
-fn coordinator(scenario: &Scenario, pools: &[PoolName]) -> anyhow::Result<Coordinator> {
-    let nodes = scenario.cluster().nodes;
-    let cores: f64 = nodes.iter().map(|node| node.cores).sum();
-    let memory: f64 = nodes.iter().map(|node| node.memory.as_mebi() / 1024.0).sum();
-    let capacity = Capacity::new(PACKED * cores, PACKED * memory)?;
-    let capacities = pools.iter().map(|pool| (pool.clone(), capacity)).collect();
-    // Simulated agents are never silent.
-    let (suspect_after, gone_after) = (Duration::from_hours(1), Duration::from_hours(24));
-    let options = meanfield_coordinator::Options {
-        pools: pools.to_vec(),
-        capacities,
-        suspect_after,
-        gone_after,
-        ..meanfield_coordinator::Options::default()
-    };
-    Ok(Coordinator::open(options, Clock::manual())?)
 }

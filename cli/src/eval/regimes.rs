@@ -8,7 +8,7 @@ mod central;
 pub mod day;
 mod learner;
 pub mod link;
-pub mod player;
+mod player;
 pub mod regime;
 mod report;
 

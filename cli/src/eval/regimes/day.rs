@@ -1,7 +1,5 @@
 //! One player's day in one regime.
 
-use std::time::Duration;
-
 use futures_executor::block_on;
 use meanfield_agent::{
     fleet::Fleet,
@@ -10,7 +8,7 @@ use meanfield_agent::{
     training::{mix, streams::REGIMES},
 };
 use meanfield_common::{identity::PoolName, reward::Shape};
-use meanfield_coordinator::{Clock, Coordinator, Options};
+use meanfield_coordinator::Coordinator;
 use meanfield_simulator::{
     cluster::{Model, TenantSpec},
     scenario::{DAY_STEPS, Scenario, Start},
@@ -26,7 +24,7 @@ use super::{
 use crate::{
     contest::HISTORY_STEPS,
     eval::cell::Result,
-    in_process::InProcess,
+    in_process::{self, InProcess},
     score::{Scores, Tally},
 };
 
@@ -35,13 +33,8 @@ const SHORT_HISTORY: usize = 240;
 
 /// A coordinator with one pool for each cluster of a regime; the pools know their capacity where somebody asks.
 pub fn coordinator(regime: Regime, pools: &[PoolName], coordination: Coordination) -> anyhow::Result<Coordinator> {
-    let capacity = regime.capacity()?;
     let told = coordination != Coordination::None;
-    let capacities = pools.iter().filter(|_| told).map(|pool| (pool.clone(), capacity)).collect();
-    // Simulated agents are never silent.
-    let (suspect_after, gone_after) = (Duration::from_hours(1), Duration::from_hours(24));
-    let options = Options { pools: pools.to_vec(), capacities, suspect_after, gone_after, ..Options::default() };
-    Ok(Coordinator::open(options, Clock::manual())?)
+    in_process::coordinator(pools, if told { Some(regime.capacity()?) } else { None })
 }
 
 /// Who lies, if anybody does: the tenant that needs most, and so yields first.

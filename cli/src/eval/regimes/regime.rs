@@ -10,11 +10,10 @@ use meanfield_simulator::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::in_process::{self, PACKED};
+
 /// Days over which a regime's highest demand is what it says on average: none of those that count.
 const REFERENCE: std::ops::Range<u64> = 1_000_000..1_000_004;
-
-/// The part of the nodes that pods can be packed into; the coordinator is told no more.
-const PACKED: f64 = 0.97;
 
 /// A cluster and its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -91,19 +90,11 @@ impl Regime {
 
     /// What the coordinator is told.
     pub fn capacity(self) -> Result<Capacity, Invalid> {
-        self.part(PACKED)
+        in_process::capacity(&self.scenario(1)?, PACKED)
     }
 
     /// All that there is.
     pub fn all(self) -> Result<Capacity, Invalid> {
-        self.part(1.0)
-    }
-
-    fn part(self, packed: f64) -> Result<Capacity, Invalid> {
-        let nodes = self.scenario(1)?.cluster().nodes;
-        let (cores, memory) = nodes
-            .iter()
-            .fold((0.0, 0.0), |(cores, memory), node| (cores + node.cores, memory + node.memory.as_mebi() / 1024.0));
-        Capacity::new(packed * cores, packed * memory)
+        in_process::capacity(&self.scenario(1)?, 1.0)
     }
 }
