@@ -30,7 +30,7 @@ use crate::in_process::InProcess;
 /// Trainings, of which days take one after the other: no figure hangs on the luck of a single one.
 const TRAININGS: usize = 5;
 /// Episodes on each cluster of a training.
-const ITERATIONS: u64 = 144;
+const ITERATIONS: u64 = 48;
 /// Tenants of a cluster: the twelve functions.
 const TENANTS: usize = 12;
 /// How many times the usual arrivals come.
