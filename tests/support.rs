@@ -27,7 +27,7 @@ fn unique_token() -> String {
 }
 
 /// Far longer than anything takes, also on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Asks until there is an answer; fails when there is still none after [`PATIENCE`].
