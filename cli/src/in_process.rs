@@ -158,7 +158,8 @@ mod tests {
         assert!(direct.iter().any(|(_, answer)| answer.auxiliary.others == 10), "the one who left is gone");
         let granted = |answer: &Answer| answer.scarcity.is_some_and(|scarcity| scarcity.grant.is_some());
         let grants = direct.iter().filter(|(_, answer)| granted(answer)).count();
-        assert!((30..direct.len() / 2).contains(&grants), "{grants} of {} had to yield", direct.len());
+        // Both kinds of answers are compared: with a cap, whether for comfort or for need, and without.
+        assert!((30..direct.len() - 30).contains(&grants), "{grants} of {} had a cap", direct.len());
 
         drop((http, stop));
         serving.await.unwrap().unwrap();
