@@ -105,7 +105,7 @@ fn logarithmic(title: &str, x: &str, y: &str, series: &[Series<'_>]) -> anyhow::
     let ((left, right), (low, high)) = (ends(|point| point.0), ends(|point| point.1.max(LEAST)));
     let numbered = series.iter().all(|(_, points)| points.len() == 1);
     {
-        let root = SVGBackend::with_string(&mut svg, (960, 560)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (1100, 560)).into_drawing_area();
         let fail = |error: &dyn std::fmt::Display| anyhow!("cannot draw {title:?}: {error}");
         root.fill(&WHITE).map_err(|error| fail(&error))?;
         let (plot, names) = root.split_horizontally(690);
