@@ -185,5 +185,7 @@ fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_ove
     };
     // The same days for both, so the difference is the grants' doing.
     assert!(violations("overload", "grants") < 0.75 * violations("overload", "none"));
-    assert!(violations("roomy", "grants") < 1.25 * violations("roomy", "none"));
+    // Hardly anything is missed here, and single days of one policy differ by half a point by chance alone: a ratio of two
+    // such figures says nothing. A coordinator that cuts where there is room costs several points.
+    assert!(violations("roomy", "grants") < violations("roomy", "none") + 0.01);
 }
