@@ -149,7 +149,7 @@ fn experiments_refuse_what_makes_no_sense() {
 #[ignore = "seconds in a release build, which tests/run starts it with, but a minute without"]
 fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_overload() {
     let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
-    let flags = ["regimes", "--quick", "--seeds", "2", "--model", "fluid"];
+    let flags = ["regimes", "--quick", "--seeds", "5", "--model", "fluid"];
     let output = run(one.path(), &[&flags[..], &["--threads", "1"]].concat());
     println!("{output}");
     for part in [
@@ -180,12 +180,10 @@ fn regimes_are_complete_the_same_on_any_number_of_threads_and_grants_help_in_ove
         });
         let rates: Vec<_> =
             days.map(|day| day["result"]["total"]["slo_violation_rate_windows"].as_f64().unwrap()).collect();
-        assert_eq!(rates.len(), 2);
-        rates.iter().sum::<f64>() / 2.0
+        assert_eq!(rates.len(), 5);
+        rates.iter().sum::<f64>() / 5.0
     };
-    // The same days for both, so the difference is the grants' doing.
+    // The same days for both, so the difference is the grants' doing; two would be too few where hardly anything is missed.
     assert!(violations("overload", "grants") < 0.75 * violations("overload", "none"));
-    // Hardly anything is missed here, and single days of one policy differ by half a point by chance alone: a ratio of two
-    // such figures says nothing. A coordinator that cuts where there is room costs several points.
-    assert!(violations("roomy", "grants") < violations("roomy", "none") + 0.01);
+    assert!(violations("roomy", "grants") < 1.25 * violations("roomy", "none"));
 }

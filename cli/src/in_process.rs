@@ -140,8 +140,8 @@ mod tests {
     #[tokio::test]
     async fn by_http_and_in_process_the_numbers_are_the_same() {
         let pools: Vec<PoolName> = ["direct", "network"].map(|name| name.parse().unwrap()).to_vec();
-        // Less than they need, so that some have to yield.
-        let capacity = Capacity::new(15.0, 100.0).unwrap();
+        // Less than they claim, so that some have a cap, for comfort or for need.
+        let capacity = Capacity::new(30.0, 100.0).unwrap();
         let capacities = pools.iter().map(|pool| (pool.clone(), capacity)).collect();
         let options = Options { pools, capacities, ..Options::default() };
         let coordinator = Coordinator::open(options, Clock::system()).unwrap();
@@ -158,8 +158,7 @@ mod tests {
         assert!(direct.iter().any(|(_, answer)| answer.auxiliary.others == 10), "the one who left is gone");
         let granted = |answer: &Answer| answer.scarcity.is_some_and(|scarcity| scarcity.grant.is_some());
         let grants = direct.iter().filter(|(_, answer)| granted(answer)).count();
-        // Both kinds of answers are compared: with a cap, whether for comfort or for need, and without.
-        assert!((30..direct.len() - 30).contains(&grants), "{grants} of {} had a cap", direct.len());
+        assert!((30..direct.len() / 2).contains(&grants), "{grants} of {} had a cap", direct.len());
 
         drop((http, stop));
         serving.await.unwrap().unwrap();
