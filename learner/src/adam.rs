@@ -57,12 +57,14 @@ impl Adam {
         let epsilon = self.epsilon;
 
         let moments = self.mean.iter_mut().zip(&mut self.square);
-        for ((parameter, &gradient), (mean, square)) in parameters.iter_mut().zip(gradients).zip(moments) {
-            let gradient = gradient * scale;
-            *mean = BETA_MEAN * *mean + (1.0 - BETA_MEAN) * gradient;
-            *square = BETA_SQUARE * *square + (1.0 - BETA_SQUARE) * gradient * gradient;
-            *parameter -= rate * *mean / (square.sqrt() * root + epsilon);
-        }
+        kernels::wide(|| {
+            for ((parameter, &gradient), (mean, square)) in parameters.iter_mut().zip(gradients).zip(moments) {
+                let gradient = gradient * scale;
+                *mean = BETA_MEAN * *mean + (1.0 - BETA_MEAN) * gradient;
+                *square = BETA_SQUARE * *square + (1.0 - BETA_SQUARE) * gradient * gradient;
+                *parameter -= rate * *mean / (square.sqrt() * root + epsilon);
+            }
+        });
         Ok(())
     }
 

@@ -1,20 +1,34 @@
-//! The inner loops, shaped so that the compiler turns them into SSE code without `unsafe`.
+//! The inner loops, shaped so that the compiler turns them into vector code without `unsafe`.
 //!
 //! A weight matrix is a run of equally long rows, and three operations on rows carry both passes of a network:
 //! [`combine`] adds rows weighted by coefficients, [`dots`] multiplies every row with a vector, and [`outer`] adds a
 //! vector to every row, weighted. Which of them is the forward pass depends on whether a row belongs to an input or to
 //! an output; see [`crate::network`]. All of them keep a fixed-size tile in registers and read the matrix once per
 //! sample; the order of additions is fixed, so results do not depend on the batch around a sample.
+//!
+//! Each runs on the widest registers that the processor has ([`wide`]). Nothing is fused and nothing is reordered by that, so
+//! results do not depend on the processor either.
 
 use std::hint::black_box;
 
-/// Columns held in registers at once: eight SSE registers of four, enough to hide the latency of an addition.
+/// Runs `work`, which must be inlined, compiled for AVX2 where the processor has it.
+#[inline(always)]
+pub(crate) fn wide<R>(work: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(work)
+}
+
+/// Columns held in registers at once: four or eight registers, enough to hide the latency of an addition.
 const TILE: usize = 32;
 /// Columns of the second tier, for widths that are no multiple of [`TILE`].
 const SMALL: usize = 8;
 
 /// For each sample: `out += sum over rows r of coefficients[r] * rows[r]`.
 pub(crate) fn combine(coefficients: &[f32], rows: &[f32], out: &mut [f32], width: usize) {
+    wide(|| combine_here(coefficients, rows, out, width));
+}
+
+#[inline(always)]
+fn combine_here(coefficients: &[f32], rows: &[f32], out: &mut [f32], width: usize) {
     debug_assert_eq!(rows.len() % width, 0);
     let count = rows.len() / width;
     debug_assert_eq!(coefficients.len() / count, out.len() / width);
@@ -56,6 +70,11 @@ fn combine_tile<const N: usize>(coefficients: &[f32], rows: &[f32], tile: &mut [
 
 /// For each sample: `out[r] += rows[r] . vector`.
 pub(crate) fn dots(rows: &[f32], vectors: &[f32], out: &mut [f32], width: usize) {
+    wide(|| dots_here(rows, vectors, out, width));
+}
+
+#[inline(always)]
+fn dots_here(rows: &[f32], vectors: &[f32], out: &mut [f32], width: usize) {
     debug_assert_eq!(rows.len() % width, 0);
     let count = rows.len() / width;
     debug_assert_eq!(out.len() / count, vectors.len() / width);
@@ -139,6 +158,11 @@ fn fold(lanes: [f32; SMALL]) -> f32 {
 
 /// `rows[r] += sum over samples of coefficients[r] * vector`: the gradient of a weight matrix.
 pub(crate) fn outer(coefficients: &[f32], vectors: &[f32], rows: &mut [f32], width: usize) {
+    wide(|| outer_here(coefficients, vectors, rows, width));
+}
+
+#[inline(always)]
+fn outer_here(coefficients: &[f32], vectors: &[f32], rows: &mut [f32], width: usize) {
     debug_assert_eq!(rows.len() % width, 0);
     let count = rows.len() / width;
     debug_assert_eq!(coefficients.len() / count, vectors.len() / width);
@@ -187,6 +211,11 @@ fn outer_tile<const N: usize>(
 
 /// Adds every row of `rows` to `out`.
 pub(crate) fn add_rows(rows: &[f32], out: &mut [f32]) {
+    wide(|| add_rows_here(rows, out));
+}
+
+#[inline(always)]
+fn add_rows_here(rows: &[f32], out: &mut [f32]) {
     for row in rows.chunks_exact(out.len()) {
         for (out, &value) in out.iter_mut().zip(row) {
             *out += value;
@@ -196,6 +225,11 @@ pub(crate) fn add_rows(rows: &[f32], out: &mut [f32]) {
 
 /// Sum of squares; in lanes, because one running sum would wait for every addition.
 pub(crate) fn sum_of_squares(values: &[f32]) -> f64 {
+    wide(|| sum_of_squares_here(values))
+}
+
+#[inline(always)]
+fn sum_of_squares_here(values: &[f32]) -> f64 {
     let (chunks, rest) = values.as_chunks::<16>();
     let mut lanes = [0.0f32; 16];
     for chunk in chunks {
@@ -212,6 +246,11 @@ pub(crate) fn sum_of_squares(values: &[f32]) -> f64 {
 /// The rational approximation that Eigen uses for single precision: odd degree 13 over even degree 6, within a few
 /// units in the last place. It has no branch and no table, so four values go through at once. NaN stays NaN.
 pub(crate) fn tanh(values: &mut [f32]) {
+    wide(|| tanh_here(values));
+}
+
+#[inline(always)]
+fn tanh_here(values: &mut [f32]) {
     for value in values {
         *value = tanh_one(*value);
     }
@@ -277,6 +316,20 @@ mod tests {
             dots(&rows, &vectors, &mut dotted, width);
             let mut outers = vec![1.0; count * width];
             outer(&coefficients, &vectors, &mut outers, width);
+            let (mut plain_combined, mut plain_dotted, mut plain_outers) =
+                (vec![1.0; batch * width], vec![1.0; batch * count], vec![1.0; count * width]);
+            combine_here(&coefficients, &rows, &mut plain_combined, width);
+            dots_here(&rows, &vectors, &mut plain_dotted, width);
+            outer_here(&coefficients, &vectors, &mut plain_outers, width);
+            // Bit for bit: a wider processor must not change what a seed gives.
+            prop_assert_eq!(&combined, &plain_combined);
+            prop_assert_eq!(&dotted, &plain_dotted);
+            prop_assert_eq!(&outers, &plain_outers);
+            prop_assert_eq!(sum_of_squares(&rows).to_bits(), sum_of_squares_here(&rows).to_bits());
+            let (mut wide, mut plain) = (rows.clone(), rows.clone());
+            tanh(&mut wide);
+            tanh_here(&mut plain);
+            prop_assert_eq!(wide, plain);
             let close = |a: f32, b: f32| (a - b).abs() < 1e-4;
             for b in 0..batch {
                 for w in 0..width {
