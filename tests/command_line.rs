@@ -115,7 +115,9 @@ fn bad_flags_and_values_are_named() {
     assert_usage(&["coordinator", "--token", "short"], &[], &["token", "16"]);
     assert_usage(&["coordinator"], &[("MEANFIELD_GRACE", "soon")], &["grace", "soon"]);
     assert_usage(&["agent", "--function", "juggling"], &[], &["function", "juggling", "base64"]);
-    assert_usage(&["agent", "--policy", "ppo", "--token", TOKEN], &[], &["--model"]);
+    assert_usage(&["agent", "--policy", "ppo", "--learn", "--token", TOKEN], &[], &["--model"]);
+    assert_usage(&["agent", "--base-model", "Mine", "--token", TOKEN], &[], &["--base-model", "Mine"]);
+    assert_usage(&["coordinator", "--average-trim", "0.5"], &[], &["average_trim", "0.5"]);
     assert_usage(&["demo", "--agents", "1"], &[], &["--agents", "1"]);
     assert_usage(&["trace", "synth", "--preset", "stormy"], &[], &["--preset", "stormy"]);
     assert_usage(&["trace", "synth", "--mean=-1"], &[], &["mean", "-1"]);

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
+use meanfield_learner::{ActorCritic, Config};
+use reqwest::Method;
 use tempfile::tempdir;
 
 use crate::{
@@ -49,10 +51,12 @@ fn documented_metrics(text: &str) -> BTreeSet<String> {
 #[test]
 fn every_metric_is_documented_and_every_documented_metric_exists() {
     let data = tempdir().unwrap();
-    // Means of a pool exist once somebody has reported, and scarcity where there is a capacity.
+    // Means of a pool exist once somebody has reported, scarcity where there is a capacity, versions where there are models.
     let coordinator = Coordinator::start(data.path(), &["--capacity", "default=4,16Gi"]);
     let _agent = coordinator.agent(&["--function", "base64"]);
     coordinator.await_members(&["base64"], 1);
+    let network = ActorCritic::new(Config::preset_default(), 1).unwrap();
+    coordinator.upload(Method::POST, "/v1/models/cpu", network.save().unwrap());
     let metrics = coordinator.metrics();
 
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

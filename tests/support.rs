@@ -206,8 +206,13 @@ impl Coordinator {
 
     /// An agent of this coordinator that steps twenty times a second.
     pub(crate) fn agent(&self, flags: &[&str]) -> Process {
+        self.agent_every("50ms", flags)
+    }
+
+    /// An agent of this coordinator, and how often it steps.
+    pub(crate) fn agent_every(&self, interval: &str, flags: &[&str]) -> Process {
         let url = self.url();
-        let arguments = [&["agent", "--coordinator", &url, "--interval", "50ms"], flags].concat();
+        let arguments = [&["agent", "--coordinator", &url, "--interval", interval], flags].concat();
         Process::start_with(&arguments, &[("MEANFIELD_TOKEN", &self.http.token)])
     }
 
@@ -229,8 +234,14 @@ impl Coordinator {
 
     /// Puts a file somewhere.
     pub(crate) fn put(&self, path: &str, file: Vec<u8>) {
+        self.upload(Method::PUT, path, file);
+    }
+
+    /// Sends a file.
+    pub(crate) fn upload(&self, method: Method, path: &str, file: Vec<u8>) {
         let url = format!("{}{path}", self.url());
-        let request = self.http.client.put(&url).header("content-type", "application/octet-stream").body(file);
+        let request =
+            self.http.client.request(method, &url).header("content-type", "application/octet-stream").body(file);
         self.http.send(&url, request);
     }
 

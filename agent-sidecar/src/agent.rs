@@ -20,6 +20,7 @@ use crate::{
     policy::{Feedback, Policy, View},
     scarcity::{Claimant, Told},
     sharing::Sharing,
+    teaching::Teaching,
 };
 
 /// An agent of one workload.
@@ -30,6 +31,7 @@ pub struct Agent<E, L, P> {
     membership: Membership<L>,
     policy: P,
     sharing: Option<Sharing>,
+    teaching: Option<Teaching>,
     shape: Shape,
     memory: Memory,
 }
@@ -90,12 +92,26 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
     /// An agent that joins `pool` with its first step.
     pub fn new(target: Target, environment: E, link: L, pool: PoolName, policy: P, shape: Shape) -> Self {
         let membership = Membership::new(link, &target, pool);
-        Self { target, environment, membership, policy, sharing: None, shape, memory: Memory::default() }
+        Self {
+            target,
+            environment,
+            membership,
+            policy,
+            sharing: None,
+            teaching: None,
+            shape,
+            memory: Memory::default(),
+        }
     }
 
     /// Keeps the network that the policy forecasts with at the one that the pool shares.
     pub fn share(&mut self, sharing: Sharing) {
         self.sharing = Some(sharing);
+    }
+
+    /// Hands in what the policy learns, for the base model that others start from.
+    pub fn teach(&mut self, teaching: Teaching) {
+        self.teaching = Some(teaching);
     }
 
     /// One step. `round` is the round of simulated time in lock-step runs.
@@ -174,9 +190,13 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             Action::between(&seen.scale, &verdict.scale)
         };
 
-        // Share. Last, so that no decision waits for a download.
+        // Share and teach. Last, so that no decision waits for a file.
         if let (Some(answer), Some(sharing)) = (&answer, &mut self.sharing) {
             sharing.hear(answer.forecast, &mut self.membership).await;
+        }
+
+        if let (Some(_), Some(teaching)) = (&answer, &mut self.teaching) {
+            teaching.step(reward, &mut self.membership).await;
         }
 
         let oscillation = action.oscillates_after(&previous);

@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use meanfield_common::{
-    identity::{AgentId, PoolName},
+    identity::{AgentId, AgentName, ModelName, PoolName},
     invalid::Invalid,
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use meanfield_learner::forecast::MOST_BYTES;
-use reqwest::{Client, RequestBuilder, StatusCode, Url};
+use reqwest::{Client, RequestBuilder, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::link::{Error, Link, kind};
 
 /// How long the coordinator may take; a step must not wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The largest base model that is downloaded.
+const MOST_MODEL_BYTES: usize = 4 << 20;
 
 /// A coordinator at a URL. Clones share their connections.
 #[derive(Debug, Clone)]
@@ -68,6 +71,18 @@ async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, Err
     response.json().await.map_err(|error| unreachable(&error))
 }
 
+async fn download(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, Error> {
+    let mut file = Vec::new();
+    while let Some(part) = response.chunk().await.map_err(|error| unreachable(&error))? {
+        file.extend_from_slice(&part);
+        // Whatever it is, it is not worth this agent's memory.
+        if file.len() > most {
+            return Err(Error::Unreachable(format!("the file has more than {most} bytes")));
+        }
+    }
+    Ok(file)
+}
+
 fn unreachable(error: &reqwest::Error) -> Error {
     // The chain of causes says "connection refused" where the top only says "error sending request".
     let mut text = error.to_string();
@@ -95,15 +110,25 @@ impl Link for Http {
     async fn forecast(&mut self, pool: &PoolName) -> Result<Vec<u8>, Error> {
         let pool = pool.as_str().replace('/', "%2F");
         let request = self.client.get(format!("{}/v1/pools/{pool}/forecast", self.base));
-        let mut response = self.send(request).await?;
-        let mut file = Vec::new();
-        while let Some(part) = response.chunk().await.map_err(|error| unreachable(&error))? {
-            file.extend_from_slice(&part);
-            // Whatever it is, it is not worth this agent's memory.
-            if file.len() > MOST_BYTES {
-                return Err(Error::Unreachable(format!("the file has more than {MOST_BYTES} bytes")));
-            }
-        }
-        Ok(file)
+        download(self.send(request).await?, MOST_BYTES).await
+    }
+
+    async fn base_model(&mut self, model: &ModelName, pool: &PoolName, name: &AgentName) -> Result<Vec<u8>, Error> {
+        let [model, pool, name] = [model.as_str(), pool.as_str(), name.as_str()].map(|name| name.replace('/', "%2F"));
+        let request = self.client.get(format!("{}/v1/models/{model}/file?agent={pool}%2F{name}", self.base));
+        download(self.send(request).await?, MOST_MODEL_BYTES).await
+    }
+
+    async fn contribute(
+        &mut self,
+        model: &ModelName,
+        agent: AgentId,
+        checkpoint: &[u8],
+        reward: f64,
+    ) -> Result<(), Error> {
+        let model = model.as_str().replace('/', "%2F");
+        let path = format!("{}/v1/models/{model}/contributions/{agent}?reward={reward}", self.base);
+        let request = self.client.put(path).header(CONTENT_TYPE, "application/octet-stream");
+        self.send(request.body(checkpoint.to_vec())).await.map(drop)
     }
 }

@@ -11,6 +11,7 @@
 //! | [`policy`] | who decides: the trait, the queue model and its forecast, PPO, HPA+VPA and other rules |
 //! | [`guard`] | what a decision may not do |
 //! | [`sharing`] | the forecast network that the agents of a pool share |
+//! | [`teaching`] | what an agent has learnt, handed in for its base model |
 //! | `scarcity` | what an agent claims of its pool, and what it was told |
 //! | [`fleet`] | many agents on one simulated cluster, in lock-step |
 //! | [`training`], [`turns`] | fleets that learn, at once or one at a time |
@@ -30,6 +31,7 @@ pub mod policy;
 pub mod pretraining;
 mod scarcity;
 pub mod sharing;
+pub mod teaching;
 pub mod training;
 pub mod turns;
 pub mod yardstick;

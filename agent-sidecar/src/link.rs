@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use meanfield_common::{
-    identity::{AgentId, PoolName},
+    identity::{AgentId, AgentName, ModelName, PoolName},
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 
@@ -45,6 +45,27 @@ pub trait Link: Send {
     /// Downloads a pool's forecast network. Not every way is made for files.
     fn forecast(&mut self, _: &PoolName) -> impl Future<Output = Result<Vec<u8>, Error>> + Send {
         async { Err(Error::Unreachable("no files come this way".to_owned())) }
+    }
+
+    /// Downloads the version of a base model that is meant for this agent.
+    fn base_model(
+        &mut self,
+        _: &ModelName,
+        _: &PoolName,
+        _: &AgentName,
+    ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send {
+        async { Err(Error::Unreachable("no files come this way".to_owned())) }
+    }
+
+    /// Hands in what an agent has learnt from a base model, with the mean reward that it earned.
+    fn contribute(
+        &mut self,
+        _: &ModelName,
+        _: AgentId,
+        _checkpoint: &[u8],
+        _reward: f64,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        async { Err(Error::Unreachable("no files go this way".to_owned())) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use meanfield_common::{
     action::Action,
-    identity::{AgentName, Epoch, PoolName, Sequence},
+    identity::{AgentName, Epoch, ModelName, PoolName, Sequence},
     reward::Reward,
     scarcity::Claim,
     state::LocalState,
@@ -138,6 +138,15 @@ impl<L: Link> Membership<L> {
     /// Whatever is in the way: none of it is a reason to stop.
     pub async fn forecast(&mut self) -> Result<Vec<u8>, Error> {
         self.link.forecast(&self.register.pool).await
+    }
+
+    /// Hands in what was learnt from a base model.
+    ///
+    /// # Errors
+    /// Whatever is in the way: none of it is a reason to stop.
+    pub async fn contribute(&mut self, model: &ModelName, checkpoint: &[u8], reward: f64) -> Result<(), Error> {
+        let Some(Registered { agent, .. }) = self.registered else { return Err(Error::Unknown) };
+        self.link.contribute(model, agent, checkpoint, reward).await
     }
 
     /// Leaves the pool; a coordinator that is away will notice by itself.

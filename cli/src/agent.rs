@@ -9,6 +9,7 @@ use meanfield_agent::{
     daemon,
     environment::Alone,
     http::Http,
+    link::Link,
     policy::{
         Policy,
         aimd::Aimd,
@@ -25,8 +26,9 @@ use meanfield_agent::{
         rules::Rules,
     },
     sharing::Sharing,
+    teaching::{Outbox, Teaching},
 };
-use meanfield_common::{invalid::Invalid, reward::Shape};
+use meanfield_common::{identity::ModelName, invalid::Invalid, reward::Shape};
 use meanfield_coordinator::token;
 use meanfield_learner::{ActorCritic, Learner};
 use meanfield_simulator::{scenario::DAY_STEPS, workload::functions};
@@ -57,26 +59,49 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
         Some(token) => token.clone(),
         None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?,
     };
-    let link = Http::new(&args.coordinator, token)?;
-    let (environment, mut target) = Alone::new(name, place, DAY_STEPS, args.seed)?;
+    let mut link = Http::new(&args.coordinator, token)?;
+    let (environment, mut target) = Alone::new(name.clone(), place, DAY_STEPS, args.seed)?;
     target.weight = args.weight;
+    let base: ModelName = match &args.base_model {
+        Some(base) => base.clone(),
+        None => target.category.name().parse()?,
+    };
     let (pool, every, steps) = (args.pool.clone(), args.interval, args.steps);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = signals::shutdown()?;
+        let there = args.model.as_deref().is_some_and(Path::exists);
+        let start = match &args.model {
+            _ if args.policy != PolicyName::Ppo => None,
+            Some(path) if there || !args.learn => Some(read(path)?),
+            _ => {
+                let file = link.base_model(&base, &pool, &name).await;
+                let file = file
+                    .with_context(|| format!("no checkpoint to start from, and the base model {base} cannot be had"))?;
+                tracing::info!(model = %base, "starting from the base model");
+                Some(file)
+            }
+        };
         if args.learn {
             let path = args.model.as_deref().ok_or_else(missing_model)?;
-            let kept = path.to_owned();
+            let (kept, outbox) = (path.to_owned(), Outbox::default());
+            let teaching = Teaching::new(base, outbox.clone());
             let keep = move |learner: &Learner| {
+                match learner.network().save() {
+                    Ok(network) => outbox.put(network),
+                    Err(error) => tracing::warn!(%error, "what was learnt cannot be handed in"),
+                }
                 // A workload must not lose its agent to a full disk.
                 let written = learner.save().map_err(Into::into).and_then(|bytes| file::replace(&kept, &bytes));
                 if let Err(error) = written {
                     tracing::warn!(error = format!("{error:#}"), "what was learnt could not be kept");
                 }
             };
-            let learning = Learning::new(learner(path, args.seed)?, args.seed)?.kept_every(UPDATES, Box::new(keep));
+            let learning = Learning::new(learner(path, &start.unwrap_or_default(), args.seed)?, args.seed)?
+                .kept_every(UPDATES, Box::new(keep));
             let shape = learning.config().reward;
             let mut agent = Agent::new(target, environment, link, pool, learning, shape);
+            agent.teach(teaching);
             let ended = daemon::run(&mut agent, every, steps, shutdown).await;
             // What was learnt is kept however the run ended.
             file::replace(path, &agent.policy_mut().learner().save()?)?;
@@ -84,7 +109,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
             Ok(ended?)
         } else {
             let mut sharing = None;
-            let (policy, shape) = policy(args, &mut sharing)?;
+            let (policy, shape) = policy(args, start.as_deref(), &mut sharing)?;
             let mut agent = Agent::new(target, environment, link, pool, policy, shape);
             if let Some(sharing) = sharing {
                 agent.share(sharing);
@@ -95,47 +120,51 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
 }
 
 fn missing_model() -> Invalid {
-    Invalid::new("model", "no file", "a checkpoint, which the ppo policy and --learn need")
+    Invalid::new("model", "no file", "a file to keep what is learnt in")
 }
 
 /// The policy, and the reward that it reports: a network that of its training. One that forecasts leaves word of how its
 /// network can be exchanged.
-fn policy(args: &AgentArgs, sharing: &mut Option<Sharing>) -> anyhow::Result<(Box<dyn Policy>, Shape)> {
+fn policy(
+    args: &AgentArgs,
+    start: Option<&[u8]>,
+    sharing: &mut Option<Sharing>,
+) -> anyhow::Result<(Box<dyn Policy>, Shape)> {
     let mut shape = Shape::BALANCED;
-    let policy: Box<dyn Policy> = match (args.policy, &args.model) {
-        (PolicyName::Forecast, _) => {
+    let policy: Box<dyn Policy> = match args.policy {
+        PolicyName::Forecast => {
             let sharing = sharing.insert(Sharing::new(shipped()?));
             let forecast = Forecast::following(sharing.shared(), Care::default());
             Box::new(Plan::new(plan::Options { price: args.price }, forecast)?)
         }
-        (PolicyName::Plan, _) => Box::new(Plan::new(plan::Options { price: args.price }, PeakHold::default())?),
-        (PolicyName::Reactive, _) => Box::new(Reactive::default()),
-        (PolicyName::HpaVpa, _) => Box::new(Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?),
-        (PolicyName::HpaConcurrency, _) => Box::new(Rules::hpa_vpa(Follow::Concurrency(args.concurrency))?),
-        (PolicyName::Vpa, _) => Box::new(Rules::vpa()?),
-        (PolicyName::Kpa, _) => Box::new(Kpa::new(args.concurrency)?),
-        (PolicyName::Aimd, _) => Box::new(Aimd::default()),
-        (PolicyName::Ensure, _) => Box::new(Ensure::new()?),
-        (PolicyName::Ppo, Some(path)) => {
-            let network = ActorCritic::load(&read(path)?).with_context(|| path.display().to_string())?;
+        PolicyName::Plan => Box::new(Plan::new(plan::Options { price: args.price }, PeakHold::default())?),
+        PolicyName::Reactive => Box::new(Reactive::default()),
+        PolicyName::HpaVpa => Box::new(Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?),
+        PolicyName::HpaConcurrency => Box::new(Rules::hpa_vpa(Follow::Concurrency(args.concurrency))?),
+        PolicyName::Vpa => Box::new(Rules::vpa()?),
+        PolicyName::Kpa => Box::new(Kpa::new(args.concurrency)?),
+        PolicyName::Aimd => Box::new(Aimd::default()),
+        PolicyName::Ensure => Box::new(Ensure::new()?),
+        PolicyName::Ppo => {
+            let named =
+                || args.model.as_ref().map_or_else(|| "the base model".to_owned(), |path| path.display().to_string());
+            let network = ActorCritic::load(start.unwrap_or_default()).with_context(named)?;
             ppo::check(network.config())?;
             shape = network.config().reward;
             Box::new(Ppo::serving(Arc::new(network)))
         }
-        (PolicyName::Ppo, None) => Err(missing_model())?,
     };
     Ok((policy, shape))
 }
 
 /// A learner to go on with: with its optimiser if the file has that, else from its networks, and then it says so.
-fn learner(path: &Path, seed: u64) -> anyhow::Result<Learner> {
-    let bytes = read(path)?;
-    let learner = Learner::load(&bytes).or_else(|error| {
+fn learner(path: &Path, bytes: &[u8], seed: u64) -> anyhow::Result<Learner> {
+    let learner = Learner::load(bytes).or_else(|error| {
         if error != meanfield_learner::Error::NoTrainingState {
             return Err(error);
         }
         tracing::info!(model = %path.display(), "no training state in there: learning starts from its networks");
-        ActorCritic::load(&bytes).map(|network| Learner::from_network(network, seed))
+        ActorCritic::load(bytes).map(|network| Learner::from_network(network, seed))
     });
     learner.with_context(|| path.display().to_string())
 }

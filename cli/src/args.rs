@@ -5,7 +5,7 @@ use std::{net::SocketAddr, num::NonZero, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
 use clap_complete::Shell;
 use meanfield_common::{
-    identity::{AgentName, PoolName},
+    identity::{self, AgentName, PoolName},
     resources::{Bytes, MilliCores},
     scarcity::{Capacity, Weight},
 };
@@ -112,6 +112,21 @@ pub struct CoordinatorArgs {
     /// How long requests may take to finish after a signal to stop.
     #[arg(long, env = "MEANFIELD_GRACE", default_value = "10s", value_parser = duration, value_name = "TIME")]
     pub grace: Duration,
+    /// How often base models are moved towards what their agents have learnt.
+    #[arg(long, env = "MEANFIELD_AVERAGE_EVERY", default_value = "10m", value_parser = duration, value_name = "TIME")]
+    pub average_every: Duration,
+    /// How much of the way to its agents a base model goes each time.
+    #[arg(long, env = "MEANFIELD_AVERAGE_RATE", default_value_t = 0.1, value_name = "SHARE")]
+    pub average_rate: f64,
+    /// Share of the agents that is left out at each end, number by number, when their networks are averaged.
+    #[arg(long, env = "MEANFIELD_AVERAGE_TRIM", default_value_t = 0.2, value_name = "SHARE")]
+    pub average_trim: f64,
+    /// Agents that must have handed in a network before it is averaged.
+    #[arg(long, env = "MEANFIELD_AVERAGE_LEAST", default_value_t = 3, value_name = "COUNT")]
+    pub average_least: usize,
+    /// Versions of a base model that are kept, beside those in use.
+    #[arg(long, env = "MEANFIELD_KEPT_VERSIONS", default_value_t = 16, value_name = "COUNT")]
+    pub kept_versions: usize,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -136,7 +151,7 @@ pub enum PolicyName {
     Aimd,
     /// ENSURE's square-root rule for replicas, VPA for memory.
     Ensure,
-    /// A trained network (needs --model).
+    /// A trained network: --model, or the coordinator's base model.
     Ppo,
 }
 
@@ -167,9 +182,14 @@ pub struct AgentArgs {
     /// Who decides.
     #[arg(long, env = "MEANFIELD_POLICY", value_enum, default_value_t = PolicyName::Forecast)]
     pub policy: PolicyName,
-    /// Checkpoint of the network (safetensors), as written by the demo.
-    #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE", required_if_eq("policy", "ppo"))]
+    /// Checkpoint of the network (safetensors), as written by the demo. Without it, or with --learn while it is not there
+    /// yet, ppo starts from the coordinator's base model.
+    #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// The base model to start from, and to hand in to what is learnt [default: the one of the workload's category: cpu,
+    /// memory or io].
+    #[arg(long, env = "MEANFIELD_BASE_MODEL", value_name = "NAME")]
+    pub base_model: Option<identity::ModelName>,
     /// Go on learning while serving (ppo only), and write the checkpoint back now and then and at the end.
     #[arg(long, env = "MEANFIELD_LEARN", requires = "model", value_parser = BoolishValueParser::new())]
     pub learn: bool,

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use meanfield_coordinator::{Clock, Coordinator, Options, serve};
+use meanfield_coordinator::{Clock, Coordinator, Options, models, serve};
 use tokio::net::TcpListener;
 
 use crate::{args::CoordinatorArgs, signals};
@@ -19,6 +19,13 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         token: args.token,
         max_body: args.max_body,
         grace: args.grace,
+        models: models::Options {
+            every: args.average_every,
+            rate: args.average_rate,
+            trim: args.average_trim,
+            least: args.average_least,
+            kept: args.kept_versions,
+        },
     };
     options.validate()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

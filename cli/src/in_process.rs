@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use meanfield_agent::link::{Error, Link};
 use meanfield_common::{
-    identity::{AgentId, PoolName},
+    identity::{AgentId, AgentName, ModelName, PoolName},
     invalid::Invalid,
+    reward::Reward,
     scarcity::Capacity,
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
@@ -51,6 +52,16 @@ impl Link for InProcess {
 
     async fn forecast(&mut self, pool: &PoolName) -> Result<Vec<u8>, Error> {
         self.0.forecast(pool).map(|forecast| forecast.bytes().to_vec()).map_err(error)
+    }
+
+    async fn base_model(&mut self, model: &ModelName, pool: &PoolName, name: &AgentName) -> Result<Vec<u8>, Error> {
+        let file = self.0.model_file(model, None, Some(&format!("{pool}/{name}")));
+        file.map(|(_, version)| version.bytes().to_vec()).map_err(error)
+    }
+
+    async fn contribute(&mut self, model: &ModelName, agent: AgentId, file: &[u8], reward: f64) -> Result<(), Error> {
+        let reward = Reward::try_from(reward).map_err(|invalid| error(invalid.into()))?;
+        self.0.contribute(model, agent, file, reward).map_err(error)
     }
 }
 

@@ -165,6 +165,11 @@ name_type!(
     PoolName,
     "pool"
 );
+name_type!(
+    /// A base model that agents start from; by default each category has one of its own name.
+    ModelName,
+    "model"
+);
 
 #[cfg(test)]
 mod tests {

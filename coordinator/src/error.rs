@@ -7,7 +7,7 @@ use meanfield_common::{
     invalid::Invalid,
 };
 
-use crate::{store, token};
+use crate::{models, store, token};
 
 /// Why the coordinator refused or failed. A refused request has changed nothing. Each says its reason itself and has no
 /// source, or a chain would say it twice.
@@ -58,6 +58,9 @@ pub enum Error {
         /// The pool's round.
         current: u64,
     },
+    /// Something about base models.
+    #[error(transparent)]
+    Models(#[from] models::Error),
     /// The store could not be opened, read or written.
     #[error(transparent)]
     Store(#[from] Arc<store::Error>),

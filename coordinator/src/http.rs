@@ -13,6 +13,10 @@
 //! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
 //! | `PUT /v1/pools/{pool}/capacity`, `DELETE ...` | orders a capacity, or goes back to the configured one |
 //! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/forecast` | the forecast network that the agents of a pool share |
+//! | `GET /v1/models`, `GET`, `POST`, `DELETE /v1/models/{model}` | base models: shows them, takes in a version, forgets |
+//! | `GET /v1/models/{model}/file` | the version that an agent gets, or any |
+//! | `PUT /v1/models/{model}/serving`, `POST .../rollback` | promotes, pins, tries out; goes back |
+//! | `PUT /v1/models/{model}/contributions/{id}` | what an agent has learnt |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
 //!
 //! Everything below `/v1` needs the bearer token, and every refusal is a [`problem`]. Checks sit in extractors and
@@ -25,6 +29,7 @@ pub mod body;
 pub mod control;
 pub mod forecast;
 pub mod heartbeat;
+pub mod models;
 pub mod openapi;
 pub mod pools;
 pub mod problem;
@@ -54,6 +59,12 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(pools::show))
         .routes(routes!(pools::set_capacity, pools::clear_capacity))
         .routes(routes!(forecast::share, forecast::download, forecast::withdraw))
+        .routes(routes!(models::list))
+        .routes(routes!(models::show, models::add, models::remove))
+        .routes(routes!(models::file))
+        .routes(routes!(models::serve))
+        .routes(routes!(models::roll_back))
+        .routes(routes!(models::contribute))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

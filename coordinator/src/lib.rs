@@ -11,11 +11,12 @@
 //! | `membership`, `pool` | the members and the exact sums of their pools |
 //! | `claims` | what the members of a pool claim of its capacity, and who yields |
 //! | [`forecast`] | the forecast network that the agents of a pool share |
+//! | [`models`] | base models by version: what agents start from, and what follows from what they learn |
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
 //! | [`store`] | where it is written: sled, or nowhere |
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
-//! | [`http`], [`server`] | the routes, and the daemon around them |
+//! | [`http`], [`server`], `tasks` | the routes, the daemon around them, and what that does by itself |
 //! | [`token`] | the bearer token of the API |
 
 mod claims;
@@ -27,10 +28,12 @@ pub mod http;
 mod ledger;
 mod membership;
 pub mod metrics;
+pub mod models;
 pub mod options;
 mod pool;
 pub mod server;
 pub mod store;
+mod tasks;
 pub mod token;
 pub mod view;
 mod writer;

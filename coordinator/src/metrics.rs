@@ -1,10 +1,14 @@
 //! Every metric of the coordinator, by name.
 //!
-//! Labels come from closed sets only: states, kinds of refusals, and the configured pools.
+//! Labels come from closed sets only: states, kinds of refusals, the configured pools, and base models, of which there
+//! are 256 at most.
 
-use std::{fmt, sync::atomic::AtomicU64};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
 
-use meanfield_common::identity::PoolName;
+use meanfield_common::identity::{ModelName, PoolName};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
     metrics::{
@@ -19,6 +23,7 @@ use prometheus_client::{
 
 use crate::{
     http::problem::Kind,
+    models::Model,
     view::{PoolView, State},
 };
 
@@ -43,6 +48,11 @@ struct OfKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfPool {
     pool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfModel {
+    model: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -76,6 +86,7 @@ pub struct Metrics {
     pub(crate) leaves: Counter,
     pub(crate) gone: Counter,
     pub(crate) claims_capped: Counter,
+    pub(crate) contributions: Counter,
     pub(crate) heartbeat_seconds: Histogram,
     refusals: Family<OfKind, Counter>,
     agents: Family<InState, Gauge>,
@@ -87,6 +98,7 @@ pub struct Metrics {
     pool_price: Family<OfPool, Level>,
     pool_grants: Family<OfPool, Level>,
     pool_headroom: Family<PartOfPool, Level>,
+    model_version: Family<OfModel, Level>,
 }
 
 impl Metrics {
@@ -98,6 +110,7 @@ impl Metrics {
             leaves: Counter::default(),
             gone: Counter::default(),
             claims_capped: Counter::default(),
+            contributions: Counter::default(),
             // 1 us to 0.26 s.
             heartbeat_seconds: Histogram::new(exponential_buckets(1e-6, 4.0, 10)),
             refusals: Family::default(),
@@ -110,6 +123,7 @@ impl Metrics {
             pool_price: Family::default(),
             pool_grants: Family::default(),
             pool_headroom: Family::default(),
+            model_version: Family::default(),
         };
         metrics.register();
         metrics
@@ -124,6 +138,9 @@ impl Metrics {
         registry.register("gone", "Agents that were silent for too long", self.gone.clone());
         let capped = "Claims of more than the offered work bears out";
         registry.register("claims_capped", capped, self.claims_capped.clone());
+        let learnt = "Networks that agents have handed in for base models";
+        registry.register("model_contributions", learnt, self.contributions.clone());
+        registry.register("model_version", "The version of a base model that is served", self.model_version.clone());
         registry.register("refusals", "Requests refused, by kind of problem", self.refusals.clone());
         registry.register(
             "heartbeat_seconds",
@@ -152,7 +169,18 @@ impl Metrics {
     }
 
     /// Everything as text, with the gauges as of these views.
-    pub(crate) fn render(&self, pools: &[PoolView], paused: bool) -> Result<String, fmt::Error> {
+    pub(crate) fn render(
+        &self,
+        pools: &[PoolView],
+        models: &[(ModelName, Arc<Model>)],
+        paused: bool,
+    ) -> Result<String, fmt::Error> {
+        // Models come and go: one that was removed must not stay on the board.
+        self.model_version.clear();
+        for (name, model) in models {
+            let label = OfModel { model: name.to_string() };
+            set(&self.model_version, &label, Some(model.serving.version as f64));
+        }
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let (mut active, mut suspect) = (0, 0);
         for pool in pools {

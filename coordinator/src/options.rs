@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity};
 
+use crate::models;
+
 /// A coordinator's configuration. [`Options::default`] keeps everything in memory.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -26,6 +28,8 @@ pub struct Options {
     pub max_body: usize,
     /// How long requests that are under way may take to finish after shutdown began.
     pub grace: Duration,
+    /// How base models follow their agents.
+    pub models: models::Options,
 }
 
 /// The pool that exists when none is configured.
@@ -42,6 +46,7 @@ impl Default for Options {
             token: None,
             max_body: 16 * 1024,
             grace: Duration::from_secs(10),
+            models: models::Options::default(),
         }
     }
 }
@@ -80,6 +85,7 @@ impl Options {
         if let Some(token) = &self.token {
             crate::token::check(token)?;
         }
+        self.models.validate()?;
         if self.max_body < LEAST_BODY {
             return Err(Invalid::new("max_body", self.max_body, format!("at least {LEAST_BODY} bytes")));
         }
@@ -112,6 +118,11 @@ mod tests {
         let twice = refused(|o| o.pools.push("default".parse().unwrap()));
         assert_eq!((twice.field.as_str(), twice.value.as_str()), ("pools", "default"));
         assert_eq!(refused(|o| o.max_body = 10).field, "max_body");
+        assert_eq!(refused(|o| o.models.every = Duration::ZERO).field, "average_every");
+        assert_eq!(refused(|o| o.models.rate = 0.0).field, "average_rate");
+        assert_eq!(refused(|o| o.models.trim = 0.5).field, "average_trim");
+        assert_eq!(refused(|o| o.models.least = 2).field, "average_least");
+        assert_eq!(refused(|o| o.models.kept = 0).field, "kept_versions");
         let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");

@@ -1,11 +1,11 @@
 //! The daemon: serves the API on a socket, sweeps, and drains when told to stop.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{future::Future, pin::pin};
 
 use axum::serve::ListenerExt;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time};
+use tokio::{net::TcpListener, sync::oneshot, time};
 
-use crate::{coordinator::Coordinator, error::Error, http};
+use crate::{coordinator::Coordinator, error::Error, http, tasks::Task};
 
 /// Serves until `shutdown` is done. Then the coordinator is no longer ready and takes no new connections; requests
 /// under way get the configured grace to finish, and everything is flushed before this returns.
@@ -25,7 +25,7 @@ pub async fn serve(
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
     });
-    let sweeper = Sweeper::start(coordinator.clone());
+    let (sweeper, averager) = (Task::sweeper(coordinator.clone()), Task::averager(coordinator.clone()));
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = axum::serve(listener, http::router(coordinator.clone())).with_graceful_shutdown(async {
         // An error means that the sender is gone, which is as good a reason to stop.
@@ -48,36 +48,8 @@ pub async fn serve(
             }
         }
     }
-    drop(sweeper);
+    drop((sweeper, averager));
     coordinator.flush().await?;
     tracing::info!("the store is flushed");
     Ok(())
-}
-
-/// The task that sweeps; ends when this is dropped.
-struct Sweeper(JoinHandle<()>);
-
-impl Sweeper {
-    fn start(coordinator: Coordinator) -> Self {
-        // Often enough that a deadline is noticed soon after it passes, in proportion to its length.
-        let period = (coordinator.options().suspect_after / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        let sweep = async move {
-            let mut ticks = time::interval(period);
-            ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-            loop {
-                ticks.tick().await;
-                if let Err(error) = coordinator.sweep().await {
-                    // The store has failed for good and the coordinator is not ready; sweeping still cleans memory.
-                    tracing::debug!(%error, "sweep");
-                }
-            }
-        };
-        Self(tokio::spawn(tracing::Instrument::instrument(sweep, tracing::info_span!("sweeper"))))
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

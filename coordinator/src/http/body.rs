@@ -12,7 +12,7 @@ use axum::{
     response::Response,
 };
 use meanfield_common::{
-    identity::{AgentId, PoolName},
+    identity::{AgentId, ModelName, PoolName},
     invalid::Invalid,
 };
 use serde::de::DeserializeOwned;
@@ -170,6 +170,18 @@ impl FromRequestParts<Coordinator> for Agent {
 pub struct Pool(pub PoolName);
 
 impl FromRequestParts<Coordinator> for Pool {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        segment(parts, coordinator).await.map(Self)
+    }
+}
+
+/// The base model in the path.
+#[derive(Debug, Clone)]
+pub struct Model(pub ModelName);
+
+impl FromRequestParts<Coordinator> for Model {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {

@@ -88,7 +88,7 @@ pub async fn download(
 }
 
 /// Whether the sender has the file of this tag, or would not have any (RFC 9110, 13.1.2).
-fn has(headers: &HeaderMap, tag: &str) -> bool {
+pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
     let given = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     given
         .flat_map(|value| value.split(','))

@@ -103,6 +103,20 @@ refusals! {
     Sharing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
     /// Why a forecast network is not given out.
     Downloading: InvalidValue UnknownPool NoForecast;
+    /// Why a version of a base model is refused.
+    Teaching: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue Unavailable;
+    /// Why a word on what is served of a base model is refused.
+    Serving: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        UnknownModel Unavailable;
+    /// Why it is refused to go back to what was served before.
+    RollingBack: InvalidValue UnknownModel NoPrevious Unavailable;
+    /// Why a base model is not shown or given out.
+    Modelling: InvalidValue UnknownField UnknownModel;
+    /// Why a base model is not forgotten.
+    Forgetting: InvalidValue UnknownModel Unavailable;
+    /// Why what an agent has learnt is refused.
+    Contributing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField MissingField UnknownModel
+        UnknownAgent;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why a look at anything else is refused.

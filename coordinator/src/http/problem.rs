@@ -6,7 +6,7 @@ use axum::{
 };
 use meanfield_common::{invalid::Invalid, wire::Problem};
 
-use crate::{coordinator::Coordinator, error::Error};
+use crate::{coordinator::Coordinator, error::Error, models};
 
 /// The media type of a refusal (RFC 9457).
 pub const CONTENT_TYPE: &str = "application/problem+json";
@@ -71,6 +71,10 @@ kinds! {
     UnknownPool = "unknown-pool", NOT_FOUND, "There is no such pool";
     /// The pool has no forecast network.
     NoForecast = "no-forecast", NOT_FOUND, "The pool has no forecast network";
+    /// No base model has this name.
+    UnknownModel = "unknown-model", NOT_FOUND, "There is no such base model";
+    /// The base model was never served otherwise.
+    NoPrevious = "no-previous", CONFLICT, "There is nothing to go back to";
     /// Not the current registration.
     StaleEpoch = "stale-epoch", CONFLICT, "The epoch is not the current one";
     /// A later heartbeat was taken already.
@@ -160,6 +164,12 @@ impl From<Error> for Refusal {
             }
             Error::StaleRound { current, .. } => {
                 Self::new(Kind::StaleRound, detail).blame("round").bound(format!("at least {current}"))
+            }
+            Error::Models(models::Error::Invalid(invalid)) => invalid.into(),
+            Error::Models(models::Error::Unknown(_)) => Self::new(Kind::UnknownModel, detail),
+            Error::Models(models::Error::NoPrevious(_)) => Self::new(Kind::NoPrevious, detail),
+            Error::Models(models::Error::Io { .. } | models::Error::Damaged { .. }) => {
+                Self::new(Kind::Unavailable, detail)
             }
             Error::Store(_) | Error::Closed | Error::Token(_) | Error::Io { .. } => {
                 Self::new(Kind::Unavailable, detail)

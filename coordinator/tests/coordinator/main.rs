@@ -12,6 +12,7 @@ mod http_good;
 mod lifecycle;
 mod lockstep;
 mod membership;
+mod models;
 mod openapi;
 mod scarcity;
 mod support;

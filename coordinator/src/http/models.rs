@@ -1,0 +1,390 @@
+//! Base models: `GET /v1/models`, `GET`, `POST` and `DELETE /v1/models/{model}`, `GET /v1/models/{model}/file`,
+//! `PUT /v1/models/{model}/serving`, `POST /v1/models/{model}/rollback`, `PUT /v1/models/{model}/contributions/{id}`.
+//!
+//! Whatever waits for the disk does so on a thread that may be blocked.
+
+use axum::{
+    extract::{FromRequestParts, Path, Query, State},
+    http::{HeaderMap, HeaderName, StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use meanfield_common::{
+    digest::Digest,
+    identity::{AgentId, ModelName},
+    invalid::Invalid,
+    reward::Reward,
+};
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use utoipa::ToSchema;
+
+use super::{
+    agents::{done, encode},
+    auth::Bearer,
+    body::{File, Json, Model},
+    forecast::has,
+    openapi::{Contributing, Forgetting, Modelling, RollingBack, Serving as Ordering, Teaching, Viewing},
+    problem::{Kind, Refusal, respond},
+};
+use crate::{
+    Error,
+    coordinator::Coordinator,
+    models::{self, MOST_BYTES, Provenance, Serving},
+};
+
+/// The header of a file that says which version it is.
+const VERSION: HeaderName = HeaderName::from_static("meanfield-version");
+/// The longest name that somebody may ask for a file by: a pool's and an agent's.
+const LONGEST_AGENT: usize = 257;
+
+/// A base model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ModelView {
+    /// Its name.
+    pub name: ModelName,
+    /// What agents get.
+    pub serving: Serving,
+    /// What they got before the last change; `rollback` goes there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Serving>,
+    /// Every version that is kept, the oldest first.
+    pub versions: Vec<VersionView>,
+    /// How many agents' last words wait for the next average.
+    pub contributions: usize,
+}
+
+/// One version of a base model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VersionView {
+    /// Its number.
+    pub version: u64,
+    /// The file's SHA-256.
+    pub digest: Digest,
+    /// The file's size.
+    pub bytes: usize,
+    /// Where it is from.
+    pub provenance: Provenance,
+}
+
+/// All base models.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Models {
+    /// In order of their names.
+    pub models: Vec<ModelView>,
+}
+
+/// The number of a version that was taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Added {
+    /// Its number.
+    pub version: u64,
+}
+
+fn view(name: ModelName, model: &models::Model, contributions: usize) -> ModelView {
+    let versions = model.versions.iter().map(|(number, version)| VersionView {
+        version: *number,
+        digest: version.digest(),
+        bytes: version.bytes().len(),
+        provenance: version.provenance().clone(),
+    });
+    let versions = versions.collect();
+    ModelView { name, serving: model.serving, previous: model.previous, versions, contributions }
+}
+
+/// List base models.
+#[utoipa::path(
+    get,
+    path = "/v1/models",
+    operation_id = "list_models",
+    tag = "models",
+    responses((status = 200, description = "All base models", body = Models), Viewing),
+    security(("token" = []))
+)]
+pub async fn list(State(coordinator): State<Coordinator>, _: Bearer) -> Response {
+    let one = |(name, model): (ModelName, std::sync::Arc<models::Model>)| {
+        let waiting = coordinator.model(&name).map_or(0, |(_, waiting)| waiting);
+        view(name, &model, waiting)
+    };
+    let models = Models { models: coordinator.models().into_iter().map(one).collect() };
+    respond(&coordinator, encode(StatusCode::OK, &models))
+}
+
+/// Show a base model with its versions.
+#[utoipa::path(
+    get,
+    path = "/v1/models/{model}",
+    operation_id = "show_model",
+    tag = "models",
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
+    responses((status = 200, description = "The base model", body = ModelView), Modelling),
+    security(("token" = []))
+)]
+pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Model(name): Model) -> Response {
+    let model = coordinator.model(&name).map_err(Refusal::from);
+    respond(&coordinator, model.and_then(|(model, waiting)| encode(StatusCode::OK, &view(name, &model, waiting))))
+}
+
+/// Take in a version of a base model, or the first one of a new model.
+///
+/// The first one is served at once, a later one when it is promoted.
+#[utoipa::path(
+    post,
+    path = "/v1/models/{model}",
+    operation_id = "add_model",
+    tag = "models",
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
+    request_body(
+        description = "A checkpoint that `meanfield train` wrote, in the safetensors format; at most 4 MiB",
+        content_type = "application/octet-stream",
+    ),
+    responses((status = 201, description = "Taken in, durably", body = Added), Teaching),
+    security(("token" = []))
+)]
+pub async fn add(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Model(name): Model,
+    File(bytes): File<MOST_BYTES>,
+) -> Response {
+    let added = blocking(&coordinator, move |coordinator| coordinator.add_model(&name, bytes.into())).await;
+    let added = added.map_err(Refusal::from).and_then(|version| encode(StatusCode::CREATED, &Added { version }));
+    respond(&coordinator, added)
+}
+
+/// Download the version of a base model that an agent gets, or any other.
+#[utoipa::path(
+    get,
+    path = "/v1/models/{model}/file",
+    operation_id = "download_model",
+    tag = "models",
+    params(
+        ("model" = String, Path, description = "The model's name, with `/` written as `%2F`"),
+        ("version" = Option<u64>, Query, description = "This version instead of the one that is served"),
+        ("agent" = Option<String>, Query, description = "Who asks, as `pool/name`: canaries are drawn by it"),
+        ("If-None-Match" = Option<String>, Header, description = "The entity tags of files that are there already"),
+    ),
+    responses(
+        (
+            status = 200,
+            description = "The file as it was given",
+            content_type = "application/octet-stream",
+            headers(
+                ("ETag" = String, description = "The file's SHA-256, in quotes"),
+                ("Meanfield-Version" = u64, description = "The number of the version"),
+            )
+        ),
+        (
+            status = 304,
+            description = "The file is one of those",
+            headers(
+                ("ETag" = String, description = "The file's SHA-256, in quotes"),
+                ("Meanfield-Version" = u64, description = "The number of the version"),
+            )
+        ),
+        Modelling
+    ),
+    security(("token" = []))
+)]
+pub async fn file(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Model(name): Model,
+    asked: Asked,
+    headers: HeaderMap,
+) -> Response {
+    let file = coordinator.model_file(&name, asked.version, asked.agent.as_deref()).map_err(Refusal::from);
+    let file = file.map(|(number, version)| {
+        let tag = format!("\"{}\"", version.digest());
+        let named = [(header::ETAG, tag.clone()), (VERSION, number.to_string())];
+        if has(&headers, &tag) {
+            (StatusCode::NOT_MODIFIED, named).into_response()
+        } else {
+            // Bytes are sent as application/octet-stream.
+            (named, version.bytes().to_vec()).into_response()
+        }
+    });
+    respond(&coordinator, file)
+}
+
+/// Say which version agents get: promote, pin, or try one out on some.
+#[utoipa::path(
+    put,
+    path = "/v1/models/{model}/serving",
+    operation_id = "serve_model",
+    tag = "models",
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
+    request_body = Serving,
+    responses((status = 204, description = "Served, durably"), Ordering),
+    security(("token" = []))
+)]
+pub async fn serve(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Model(name): Model,
+    Json(serving): Json<Serving>,
+) -> Response {
+    let served = blocking(&coordinator, move |coordinator| coordinator.serve_model(&name, serving)).await;
+    respond(&coordinator, done(served))
+}
+
+/// Go back to what agents got before the last change, and pin it.
+#[utoipa::path(
+    post,
+    path = "/v1/models/{model}/rollback",
+    operation_id = "roll_back_model",
+    tag = "models",
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
+    responses((status = 200, description = "What agents get now, durably", body = Serving), RollingBack),
+    security(("token" = []))
+)]
+pub async fn roll_back(State(coordinator): State<Coordinator>, _: Bearer, Model(name): Model) -> Response {
+    let back = blocking(&coordinator, move |coordinator| coordinator.roll_back_model(&name)).await;
+    respond(&coordinator, back.map_err(Refusal::from).and_then(|serving| encode(StatusCode::OK, &serving)))
+}
+
+/// Forget a base model with all of its versions.
+#[utoipa::path(
+    delete,
+    path = "/v1/models/{model}",
+    operation_id = "remove_model",
+    tag = "models",
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
+    responses((status = 204, description = "Forgotten, durably"), Forgetting),
+    security(("token" = []))
+)]
+pub async fn remove(State(coordinator): State<Coordinator>, _: Bearer, Model(name): Model) -> Response {
+    let removed = blocking(&coordinator, move |coordinator| coordinator.remove_model(&name)).await;
+    respond(&coordinator, done(removed))
+}
+
+/// Hand in what an agent has learnt, for the next average.
+///
+/// It replaces what the same agent handed in before, and is kept in memory only.
+#[utoipa::path(
+    put,
+    path = "/v1/models/{model}/contributions/{id}",
+    tag = "models",
+    params(
+        ("model" = String, Path, description = "The model's name, with `/` written as `%2F`"),
+        ("id" = uuid::Uuid, Path, description = "The agent's id"),
+        ("reward" = f64, Query, description = "The mean reward that it earned with this network"),
+    ),
+    request_body(
+        description = "A checkpoint of the shape of the served version; at most 4 MiB",
+        content_type = "application/octet-stream",
+    ),
+    responses((status = 204, description = "Taken in"), Contributing),
+    security(("token" = []))
+)]
+pub async fn contribute(
+    State(coordinator): State<Coordinator>,
+    _: Bearer,
+    Contributor { model, agent }: Contributor,
+    Earned(reward): Earned,
+    File(bytes): File<MOST_BYTES>,
+) -> Response {
+    let taken = blocking(&coordinator, move |coordinator| coordinator.contribute(&model, agent, &bytes, reward)).await;
+    respond(&coordinator, done(taken))
+}
+
+async fn blocking<T: Send + 'static>(
+    coordinator: &Coordinator,
+    work: impl FnOnce(&Coordinator) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let coordinator = coordinator.clone();
+    // An error means that the work has panicked, which the panic hook has reported.
+    spawn_blocking(move || work(&coordinator)).await.unwrap_or(Err(Error::Closed))
+}
+
+fn pairs(parts: &Parts) -> Result<Vec<(String, String)>, Refusal> {
+    let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+    query.map(|Query(pairs)| pairs).map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))
+}
+
+fn unknown(key: &str, known: &str) -> Refusal {
+    let refusal = Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"));
+    refusal.blame(key.to_owned()).bound(format!("one of {known}"))
+}
+
+/// Which file is asked for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    version: Option<u64>,
+    agent: Option<String>,
+}
+
+impl Asked {
+    fn parse(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
+        let mut asked = Self::default();
+        for (key, value) in pairs {
+            match key.as_str() {
+                "version" => {
+                    let number =
+                        value.parse().map_err(|_| Invalid::new("version", format!("{value:?}"), "a whole number"));
+                    asked.version = Some(number?);
+                }
+                "agent" if value.is_empty() || value.len() > LONGEST_AGENT => {
+                    let bound = format!("1 to {LONGEST_AGENT} bytes long");
+                    return Err(Invalid::new("agent", format!("{value:?}"), bound).into());
+                }
+                "agent" => asked.agent = Some(value),
+                other => return Err(unknown(other, "version, agent")),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+impl FromRequestParts<Coordinator> for Asked {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        pairs(parts).and_then(Self::parse).map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+/// The reward in the query.
+#[derive(Debug)]
+pub struct Earned(Reward);
+
+impl Earned {
+    fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
+        let mut reward = None;
+        for (key, value) in pairs {
+            if key != "reward" {
+                return Err(unknown(key, "reward"));
+            }
+            let number: f64 =
+                value.parse().map_err(|_| Invalid::new("reward", format!("{value:?}"), "a finite number"))?;
+            reward = Some(Reward::try_from(number)?);
+        }
+        let missing = || Refusal::new(Kind::MissingField, "the query has no `reward`").blame("reward");
+        reward.map(Self).ok_or_else(missing)
+    }
+}
+
+impl FromRequestParts<Coordinator> for Earned {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        pairs(parts).and_then(|pairs| Self::parse(&pairs)).map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+/// The model and the agent in the path.
+#[derive(Debug)]
+pub struct Contributor {
+    model: ModelName,
+    agent: AgentId,
+}
+
+impl FromRequestParts<Coordinator> for Contributor {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        let path = Path::<(String, String)>::from_request_parts(parts, coordinator).await;
+        path.map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("path").bound("UTF-8"))
+            .and_then(|Path((model, agent))| Ok(Self { model: model.parse()?, agent: agent.parse()? }))
+            .map_err(|refusal| refusal.respond(coordinator))
+    }
+}

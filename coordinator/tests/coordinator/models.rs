@@ -1,0 +1,299 @@
+//! Base models: versions, what is served of them, and how they follow what agents learn.
+
+use meanfield_common::{
+    digest::Digest,
+    identity::{AgentId, ModelName},
+    reward::Reward,
+};
+use meanfield_coordinator::{
+    Coordinator, Options,
+    models::{Canary, Serving, Source},
+};
+use meanfield_learner::{ActorCritic, Config};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    durability::image,
+    support::{Served, block_on, in_memory, member, on_disk, send},
+};
+
+fn small() -> Config {
+    Config { hidden: vec![8], ..Config::default() }
+}
+
+fn network(seed: u64) -> ActorCritic {
+    ActorCritic::new(small(), seed).unwrap()
+}
+
+fn file(seed: u64) -> Vec<u8> {
+    network(seed).save().unwrap()
+}
+
+/// A network all of whose parameters are one number.
+fn filled(value: f32) -> Vec<u8> {
+    let mut network = network(1);
+    let (actor, critic) = network.parameters();
+    let (actor, critic) = (vec![value; actor.len()], vec![value; critic.len()]);
+    network.set_parameters(&actor, &critic).unwrap();
+    network.save().unwrap()
+}
+
+fn model(name: &str) -> ModelName {
+    name.parse().unwrap()
+}
+
+fn reward(value: f64) -> Reward {
+    Reward::try_from(value).unwrap()
+}
+
+fn octets(served: &Served, method: Method, path: &str, body: Vec<u8>) -> reqwest::RequestBuilder {
+    served.request(method, path).header("content-type", "application/octet-stream").body(body)
+}
+
+/// The first number of what agents get.
+fn first(coordinator: &Coordinator, name: &str) -> f32 {
+    let (_, version) = coordinator.model_file(&model(name), None, None).unwrap();
+    ActorCritic::load(version.bytes()).unwrap().parameters().0[0]
+}
+
+fn serving(coordinator: &Coordinator, name: &str) -> Serving {
+    coordinator.model(&model(name)).unwrap().0.serving
+}
+
+#[tokio::test]
+async fn versions_are_taken_in_promoted_tried_out_and_rolled_back() {
+    let served = Served::start(Options::default()).await;
+    let add = async |seed| send(octets(&served, Method::POST, "/v1/models/team%2Fcpu", file(seed))).await;
+    let serve = async |body: Value| {
+        send(served.request(Method::PUT, "/v1/models/team%2Fcpu/serving").json(&body)).await.status.as_u16()
+    };
+    let got = async |query: &str| {
+        let path = format!("/v1/models/team%2Fcpu/file{query}");
+        let response = served.request(Method::GET, &path).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let version: u64 = response.headers()["meanfield-version"].to_str().unwrap().parse().unwrap();
+        let tag = response.headers()["etag"].to_str().unwrap().to_owned();
+        let bytes = response.bytes().await.unwrap();
+        assert_eq!(tag, format!("\"{}\"", Digest::of(&bytes)));
+        assert_eq!(bytes, file(version), "versions were made from seeds of the same number");
+        version
+    };
+    for version in 1..=3 {
+        let reply = add(version).await;
+        assert_eq!((reply.status.as_u16(), reply.json::<Value>()), (201, json!({"version": version})));
+    }
+    assert_eq!((got("").await, got("?version=2").await), (1, 2), "only the first is served by itself");
+
+    assert_eq!(serve(json!({"version": 2})).await, 204);
+    assert_eq!(got("").await, 2);
+    assert_eq!(serve(json!({"version": 2, "canary": {"version": 3, "share": 0.5}})).await, 204);
+    let mut tried = 0;
+    for agent in 0..40 {
+        let query = format!("?agent=default%2Fagent-{agent}");
+        let version = got(&query).await;
+        assert_eq!(got(&query).await, version, "the same each time");
+        tried += usize::from(version == 3);
+    }
+    assert!((5..=35).contains(&tried), "{tried} of 40");
+    assert_eq!(got("").await, 2, "who does not say who it is, is no canary");
+
+    let view: Value = served.get("/v1/models/team%2Fcpu").await.json();
+    assert_eq!(view["serving"], json!({"version": 2, "pinned": false, "canary": {"version": 3, "share": 0.5}}));
+    assert_eq!(view["versions"].as_array().unwrap().len(), 3);
+    assert_eq!(view["versions"][0]["provenance"]["source"], "upload");
+    assert_eq!(view["versions"][0]["digest"], Digest::of(&file(1)).to_string());
+    let back = served.post("/v1/models/team%2Fcpu/rollback", &Value::Null).await;
+    assert_eq!((back.status.as_u16(), back.json::<Value>()), (200, json!({"version": 2, "pinned": true})));
+    assert_eq!(serve(json!({"version": 1})).await, 204);
+    served.post("/v1/models/team%2Fcpu/rollback", &Value::Null).await;
+    assert_eq!(got("").await, 2);
+
+    let tag = format!("\"{}\"", Digest::of(&file(2)));
+    let had = send(served.request(Method::GET, "/v1/models/team%2Fcpu/file").header("if-none-match", tag)).await;
+    assert_eq!((had.status.as_u16(), had.body.as_str()), (304, ""));
+    assert_eq!(served.metric("meanfield_coordinator_model_version{model=\"team/cpu\"}").await, 2.0);
+    assert_eq!(served.get("/v1/models").await.json::<Value>()["models"][0]["name"], "team/cpu");
+
+    assert_eq!(send(served.request(Method::DELETE, "/v1/models/team%2Fcpu")).await.status, 204);
+    assert_eq!(served.get("/v1/models/team%2Fcpu").await.problem().kind, "/problems/unknown-model");
+    assert_eq!(served.get("/v1/models").await.json::<Value>(), json!({"models": []}));
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_version_or_a_contribution_is_refused_and_changes_nothing() {
+    let served = Served::start(Options::default()).await;
+    let agent = member(&served.coordinator, "a").await.agent;
+    served.coordinator.add_model(&model("cpu"), file(1)).unwrap();
+    let before = served.coordinator.model(&model("cpu")).unwrap();
+    let wider = ActorCritic::new(Config { hidden: vec![16], ..Config::default() }, 1).unwrap().save().unwrap();
+    let good = file(2);
+    let not_a_number = [&good[..good.len() - 4], &f32::NAN.to_le_bytes()].concat();
+    let nobody = AgentId(uuid::Uuid::from_u128(7));
+    let add = |name: &str, body: Vec<u8>| octets(&served, Method::POST, &format!("/v1/models/{name}"), body);
+    let hand_in = |agent: AgentId, query: &str, body: Vec<u8>| {
+        octets(&served, Method::PUT, &format!("/v1/models/cpu/contributions/{agent}{query}"), body)
+    };
+    let serve = |body: Value| served.request(Method::PUT, "/v1/models/cpu/serving").json(&body);
+    let cases = [
+        (add("cpu", Vec::new()), 422, "invalid-value", "model"),
+        (add("cpu", good[..200].to_vec()), 422, "invalid-value", "model"),
+        (add("cpu", not_a_number.clone()), 422, "invalid-value", "model"),
+        (add("cpu", wider.clone()), 422, "invalid-value", "shape"),
+        (add("Cpu", good.clone()), 422, "invalid-value", "model"),
+        (add("cpu", vec![0; (4 << 20) + 1]), 413, "body-too-large", "body"),
+        (hand_in(agent, "?reward=0.5", wider), 422, "invalid-value", "shape"),
+        (hand_in(agent, "?reward=0.5", not_a_number), 422, "invalid-value", "model"),
+        (hand_in(agent, "?reward=0.5", filled(1e6)), 422, "invalid-value", "weights"),
+        (hand_in(agent, "?reward=NaN", good.clone()), 422, "invalid-value", "reward"),
+        (hand_in(agent, "?reward=much", good.clone()), 422, "invalid-value", "reward"),
+        (hand_in(agent, "", good.clone()), 422, "missing-field", "reward"),
+        (hand_in(agent, "?rewards=1", good.clone()), 422, "unknown-field", "rewards"),
+        (serve(json!({"version": 2})), 422, "invalid-value", "version"),
+        (serve(json!({"version": 1, "canary": {"version": 1, "share": 0.0}})), 422, "invalid-value", "canary.share"),
+        (serve(json!({"pinned": true})), 422, "missing-field", "version"),
+        (served.request(Method::GET, "/v1/models/cpu/file?version=x"), 422, "invalid-value", "version"),
+        (served.request(Method::GET, "/v1/models/cpu/file?version=9"), 422, "invalid-value", "version"),
+        (served.request(Method::GET, "/v1/models/cpu/file?agent="), 422, "invalid-value", "agent"),
+        (served.request(Method::GET, "/v1/models/cpu/file?who=me"), 422, "unknown-field", "who"),
+    ];
+    for (request, status, kind, field) in cases {
+        let problem = send(request).await.problem();
+        assert_eq!((problem.status, problem.kind.as_str()), (status, &*format!("/problems/{kind}")), "{problem:?}");
+        assert!(problem.field.as_deref().is_some_and(|found| found.starts_with(field)), "{problem:?}");
+    }
+    let named = [
+        (hand_in(nobody, "?reward=0.5", good), 404, "unknown-agent"),
+        (served.request(Method::POST, "/v1/models/cpu/rollback"), 409, "no-previous"),
+        (served.request(Method::GET, "/v1/models/io/file"), 404, "unknown-model"),
+        (served.request(Method::DELETE, "/v1/models/io"), 404, "unknown-model"),
+    ];
+    for (request, status, kind) in named {
+        let problem = send(request).await.problem();
+        assert_eq!((problem.status, problem.kind.as_str()), (status, &*format!("/problems/{kind}")), "{problem:?}");
+    }
+    assert_eq!(served.coordinator.model(&model("cpu")).unwrap(), before);
+    assert_eq!(served.coordinator.models().len(), 1);
+    served.ended().await.unwrap();
+}
+
+#[test]
+fn a_model_follows_its_agents_slowly_and_says_whom() {
+    let coordinator = in_memory();
+    coordinator.add_model(&model("cpu"), filled(1.0)).unwrap();
+    let agents: Vec<AgentId> = (0..5).map(|one| block_on(member(&coordinator, &format!("a{one}"))).agent).collect();
+    let hand_in = |values: &[f32]| {
+        for (agent, value) in agents.iter().zip(values) {
+            coordinator.contribute(&model("cpu"), *agent, &filled(*value), reward(f64::from(*value))).unwrap();
+        }
+        coordinator.average_models();
+    };
+    hand_in(&[2.0, 3.0]);
+    assert_eq!(first(&coordinator, "cpu"), 1.0, "two are too few");
+    assert_eq!(coordinator.model(&model("cpu")).unwrap().1, 2, "but their words wait");
+
+    // The last word of each counts. Of five, one is left out at each end: a tenth of the way from 1 to 4.
+    hand_in(&[2.0, 3.0, 4.0, 5.0, 9.9]);
+    assert!((first(&coordinator, "cpu") - 1.3).abs() < 1e-6);
+    let (now, waiting) = coordinator.model(&model("cpu")).unwrap();
+    assert_eq!((now.serving.version, waiting), (2, 0));
+    let Source::Average { parent, agents: named, .. } = &now.versions[&2].provenance().source else { panic!() };
+    assert_eq!(*parent, 1);
+    let mut expected: Vec<(AgentId, f64)> =
+        agents.iter().copied().zip([2.0, 3.0, 4.0, 5.0, f64::from(9.9f32)]).collect();
+    expected.sort_by_key(|(agent, _)| *agent);
+    assert_eq!(*named, expected);
+    coordinator.average_models();
+    assert_eq!(serving(&coordinator, "cpu").version, 2, "nobody has said anything since");
+
+    // An operator's pin holds, and so does a canary: the new version is there, but not served.
+    coordinator.serve_model(&model("cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
+    hand_in(&[2.0; 5]);
+    assert_eq!(serving(&coordinator, "cpu").version, 2);
+    let canary = Some(Canary { version: 3, share: 0.1 });
+    coordinator.serve_model(&model("cpu"), Serving { version: 2, pinned: false, canary }).unwrap();
+    hand_in(&[2.0; 5]);
+    assert_eq!(serving(&coordinator, "cpu"), Serving { version: 2, pinned: false, canary });
+    assert_eq!(coordinator.model(&model("cpu")).unwrap().0.versions.len(), 4);
+}
+
+#[test]
+fn one_poisoned_agent_moves_a_model_no_further_than_the_honest_ones_do() {
+    let moved = |poison: f32| {
+        let coordinator = in_memory();
+        coordinator.add_model(&model("cpu"), filled(1.0)).unwrap();
+        for (one, value) in [0.9, 1.0, 1.1, 1.2, poison].into_iter().enumerate() {
+            let agent = block_on(member(&coordinator, &format!("a{one}"))).agent;
+            coordinator.contribute(&model("cpu"), agent, &filled(value), reward(1.0)).unwrap();
+        }
+        coordinator.average_models();
+        first(&coordinator, "cpu")
+    };
+    // Rate 0.1 of the way to a mean that lies within the honest 0.9 to 1.2. The most extreme that passes the norm is 10.
+    for poison in [-9.9, -1.0, 5.0, 9.9] {
+        let value = moved(poison);
+        assert!((0.99..=1.02).contains(&value), "{poison} moved it to {value}");
+    }
+    assert!((moved(9.9) - moved(-9.9)).abs() < 0.1 * (1.2 - 0.9), "and its word is worth less than their spread");
+}
+
+#[test]
+fn only_so_many_versions_are_kept_and_those_in_use_always() {
+    let options = meanfield_coordinator::models::Options { kept: 2, ..Default::default() };
+    let coordinator =
+        Coordinator::open(Options { models: options, ..Options::default() }, meanfield_coordinator::Clock::manual());
+    let coordinator = coordinator.unwrap();
+    for seed in 1..=9 {
+        assert_eq!(coordinator.add_model(&model("io"), file(seed)).unwrap(), seed, "numbers are never used again");
+    }
+    let versions: Vec<u64> = coordinator.model(&model("io")).unwrap().0.versions.keys().copied().collect();
+    assert_eq!(versions, [1, 8, 9], "the served one, and the two newest");
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    coordinator.add_model(&model("team/cpu"), file(1)).unwrap();
+    coordinator.add_model(&model("team/cpu"), file(2)).unwrap();
+    coordinator.serve_model(&model("team/cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
+    coordinator.add_model(&model("io"), file(3)).unwrap();
+    coordinator.remove_model(&model("io")).unwrap();
+    let before = coordinator.models();
+
+    // No orderly end: the copy is taken while the coordinator runs. What a crash may leave is cleaned up.
+    let crashed = image(dir.path());
+    let models = crashed.path().join("models");
+    std::fs::write(models.join("team%2Fcpu/7.safetensors"), b"never acknowledged").unwrap();
+    std::fs::write(models.join("team%2Fcpu/model.new"), b"half a docu").unwrap();
+    std::fs::create_dir(models.join("half")).unwrap();
+    std::fs::write(models.join("half/1.safetensors"), file(4)).unwrap();
+    let recovered = on_disk(crashed.path()).unwrap();
+    assert_eq!(recovered.models(), before);
+    assert_eq!(recovered.roll_back_model(&model("team/cpu")).unwrap().version, 1);
+    drop(recovered);
+    assert_eq!(std::fs::read_dir(models.join("team%2Fcpu")).unwrap().count(), 3);
+    assert!(!models.join("half").exists());
+
+    type Damage = fn(&std::path::Path);
+    let damages: [(Damage, &str); 4] = [
+        (|models| flip(&models.join("team%2Fcpu/2.safetensors")), "2.safetensors"),
+        (|models| std::fs::remove_file(models.join("team%2Fcpu/1.safetensors")).unwrap(), "1.safetensors"),
+        (|models| std::fs::write(models.join("team%2Fcpu/model.json"), b"{}").unwrap(), "model.json"),
+        (|models| std::fs::create_dir(models.join("Not-A-Name")).unwrap(), "Not-A-Name"),
+    ];
+    for (damage, named) in damages {
+        let crashed = image(dir.path());
+        damage(&crashed.path().join("models"));
+        let error = on_disk(crashed.path()).err().unwrap().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}
+
+fn flip(path: &std::path::Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
