@@ -1,11 +1,8 @@
 //! The handle through which everything happens, in process or behind HTTP.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use meanfield_common::{
@@ -19,7 +16,7 @@ use crate::{
     error::Error,
     forecast::Forecast,
     ledger::{Change, Ledger},
-    membership::Membership,
+    membership::{Deadlines, Membership},
     metrics::Metrics,
     options::Options,
     store::{self, Store},
@@ -74,7 +71,11 @@ impl Coordinator {
 
     fn with_store(options: Options, clock: Clock, mut store: Box<dyn Store>) -> Result<Self, Error> {
         let contents = store.load()?;
-        let membership = Arc::new(Membership::new(&options.pools));
+        let deadlines = Deadlines {
+            suspect_after: milliseconds(options.suspect_after),
+            gone_after: milliseconds(options.gone_after),
+        };
+        let membership = Arc::new(Membership::new(&options.pools, deadlines));
         membership.configure(&options.capacities);
         contents.capacities.iter().for_each(|(pool, capacity)| membership.set_capacity(pool, *capacity));
         for (pool, bytes) in contents.forecasts.iter().filter_map(|(pool, bytes)| Some((pool, bytes.as_ref()?))) {
@@ -294,16 +295,14 @@ impl Coordinator {
     pub async fn sweep(&self) -> Result<Swept, Error> {
         let now = self.0.clock.now();
         // A deadline is passed once it is over: silent for exactly `suspect_after` is already suspect.
-        let before = |age: Duration| now.saturating_add(1).saturating_sub(milliseconds(age));
-        let gone_before = before(self.0.options.gone_after);
-        let (suspect, overdue) = self.0.membership.overdue(before(self.0.options.suspect_after), gone_before);
+        let (suspect, overdue) = self.0.membership.overdue(now);
         for agent in &suspect {
             tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is suspect");
         }
         // Out of the live membership first: a heartbeat that came after the write would be lost with the record.
         let mut gone = Vec::new();
         for agent in overdue {
-            if self.0.membership.part_overdue(&agent, gone_before) {
+            if self.0.membership.part_overdue(&agent, now) {
                 tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is gone");
                 gone.push((agent.id, agent.epoch));
             }
