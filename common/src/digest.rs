@@ -22,6 +22,18 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; BYTES] {
+        &self.0
+    }
+}
+
+impl From<[u8; BYTES]> for Digest {
+    fn from(bytes: [u8; BYTES]) -> Self {
+        Self(bytes)
+    }
 }
 
 impl fmt::Display for Digest {
