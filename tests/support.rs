@@ -200,6 +200,10 @@ impl Coordinator {
         Self { process, address, http: Http::with_token(token) }
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.http.token
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }

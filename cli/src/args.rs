@@ -10,7 +10,7 @@ use meanfield_common::{
     scarcity::{Capacity, Weight},
 };
 
-use crate::trace::args::TraceArgs;
+use crate::{loadgen::args::LoadgenArgs, trace::args::TraceArgs};
 
 /// What Kubernetes aims at when nothing else is said.
 const HPA_TARGET: f64 = 0.8;
@@ -42,6 +42,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Measure speed and size, beside a peer in the same run where there is one.
     Bench(BenchArgs),
+    /// Load a coordinator with simulated agents.
+    Loadgen(LoadgenArgs),
     /// Describe, import, make and draw arrival traces.
     Trace(TraceArgs),
     /// Print a completion script for a shell.
@@ -324,8 +326,8 @@ pub struct EvalArgs {
 pub enum Area {
     /// One PPO update and one decision at the published sizes.
     Learner,
-    /// Heartbeats per second beside a bare HTTP handler.
-    Heartbeat,
+    /// The coordinator beside a bare HTTP handler: heartbeats, latency, batches, memory and start with many agents.
+    Coordinator,
     /// Simulated steps and requests per second on one core.
     Simulator,
     /// The binary, and the coordinator's memory with 10,000 agents.
@@ -341,6 +343,9 @@ pub struct BenchArgs {
     /// What to measure.
     #[arg(value_enum)]
     pub area: Area,
+    /// Agents of the large runs (coordinator).
+    #[arg(long, env = "MEANFIELD_BENCH_AGENTS", default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
+    pub agents: u64,
     /// Write the rows as JSON too.
     #[arg(long, env = "MEANFIELD_BENCH_JSON", value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -3,7 +3,8 @@
 //! Each figure is the median of several runs, which alternate between ours and the peer: the machine's noise then
 //! falls on both.
 
-mod heartbeat;
+mod child;
+mod coordinator;
 mod learner;
 mod simulator;
 mod size;
@@ -42,8 +43,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if wanted(Area::Learner) {
         rows.extend(learner::run(&args.python, args.tch.as_deref())?);
     }
-    if wanted(Area::Heartbeat) {
-        rows.extend(heartbeat::run()?);
+    if wanted(Area::Coordinator) {
+        rows.extend(coordinator::run(args.agents as usize)?);
     }
     if wanted(Area::Simulator) {
         rows.extend(simulator::run(&args.python)?);

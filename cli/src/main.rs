@@ -21,6 +21,7 @@ mod demo;
 mod eval;
 mod file;
 mod in_process;
+mod loadgen;
 mod plot;
 mod progress;
 mod score;
@@ -63,6 +64,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Loadgen(args) => loadgen::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => {
             config::completions(args.shell);

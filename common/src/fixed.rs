@@ -25,9 +25,33 @@ impl Fixed {
 
     /// The raw integer, in units of 2^-30.
     #[must_use]
-    pub fn raw(self) -> i128 {
-        i128::from(self.0)
+    pub fn raw(self) -> i64 {
+        self.0
     }
+}
+
+/// A number within [-1, 1] as a whole multiple of 2^-30, in half the space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Unit(i32);
+
+impl Unit {
+    /// The nearest one, the same number as [`Fixed::nearest`] gives; what is outside is cut, and NaN becomes 0.
+    #[must_use]
+    pub fn nearest(value: f64) -> Self {
+        Self((value.clamp(-1.0, 1.0) * SCALE).round_ties_even() as i32)
+    }
+
+    /// The raw integer, in units of 2^-30.
+    #[must_use]
+    pub fn raw(self) -> i64 {
+        self.0.into()
+    }
+}
+
+/// A whole number as a raw fixed-point integer.
+#[must_use]
+pub fn whole(number: i8) -> i64 {
+    i64::from(number) << 30
 }
 
 /// A sum of raw fixed-point integers as a float.
@@ -49,8 +73,19 @@ mod tests {
     #[test]
     fn keeps_thirty_bits_below_the_point() {
         for value in [0.0, 1.0, -1.0, 0.5, 0.123_456_789, -0.999_999_9, 1000.25] {
-            let back = sum_to_f64(Fixed::nearest(value).raw());
+            let back = sum_to_f64(Fixed::nearest(value).raw().into());
             assert!((back - value).abs() <= 0.5 / SCALE, "{value} came back as {back}");
+        }
+    }
+
+    #[test]
+    fn half_the_space_holds_the_same_numbers() {
+        for value in [0.0, 1.0, -1.0, 0.5, 0.123_456_789, -0.999_999_9, 1e-10] {
+            assert_eq!(Unit::nearest(value).raw(), Fixed::nearest(value).raw(), "{value}");
+        }
+        assert_eq!((Unit::nearest(7.0), Unit::nearest(f64::NAN)), (Unit::nearest(1.0), Unit::default()));
+        for number in -2..=2 {
+            assert_eq!(whole(number), Fixed::nearest(number.into()).raw());
         }
     }
 

@@ -3,7 +3,7 @@
 //! An agent is found by (pool, name); the coordinator gives it an [`AgentId`] that stays the same over restarts and
 //! an [`Epoch`] that grows with every registration, so that a process that was replaced can be told from its successor.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -93,7 +93,7 @@ impl FromStr for Category {
 /// The longest name, as for a Kubernetes object that may carry a namespace in front.
 const LONGEST_NAME: usize = 128;
 
-fn checked_name(field: &str, text: &str) -> Result<Box<str>, Invalid> {
+fn checked_name(field: &str, text: &str) -> Result<Arc<str>, Invalid> {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let inner = |byte: u8| word(byte) || matches!(byte, b'-' | b'.' | b'/');
     let bytes = text.as_bytes();
@@ -110,6 +110,7 @@ fn checked_name(field: &str, text: &str) -> Result<Box<str>, Invalid> {
     }
 }
 
+/// Clones share the text: a coordinator keeps each of a million names once, however many of its parts know it.
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $field:literal) => {
         $(#[$doc])*
@@ -117,7 +118,7 @@ macro_rules! name_type {
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[cfg_attr(feature = "openapi", schema(value_type = String, min_length = 1, max_length = 128, pattern = "^[a-z0-9]([a-z0-9./-]*[a-z0-9])?$"))]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Box<str>);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name as text.
@@ -143,7 +144,7 @@ macro_rules! name_type {
 
         impl From<$name> for String {
             fn from(name: $name) -> Self {
-                name.0.into()
+                name.0.as_ref().into()
             }
         }
 

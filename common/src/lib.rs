@@ -17,9 +17,10 @@
 //! | [`reward`] | the published reward and the default one |
 //! | [`fixed`], [`mean_field`] | exact sums and the auxiliary state g |
 //! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core
-//! | [`wire`] | the messages between agent and coordinator |
+//! | [`wire`], [`batch`] | the messages between agent and coordinator, and many of them in one |
 
 pub mod action;
+pub mod batch;
 pub mod digest;
 pub mod fixed;
 pub mod identity;

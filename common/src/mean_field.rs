@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::Action,
-    fixed::{Fixed, sqrt_of_products, sum_to_f64},
+    fixed::{Fixed, Unit, sqrt_of_products, sum_to_f64, whole},
     identity::Category,
     reward::Reward,
     state::LocalState,
@@ -26,15 +26,18 @@ pub const FIELDS: usize = 6;
 /// How many numbers one virtual agent gives to a network.
 pub const FEATURES: usize = 2 * FIELDS;
 
-/// What one agent puts into its pool's mean field.
+/// What one agent puts into its pool's mean field. A coordinator keeps up to two for each of a million agents, so it is
+/// kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contribution {
-    /// CPU limit, memory limit, vertical action, horizontal action, SP, RU.
-    fields: [Fixed; FIELDS],
-    /// The rest of l, which only [`Details`] follow: RU of CPU and of memory, AC, NC.
-    rest: [Fixed; 4],
-    category: Category,
     reward: Fixed,
+    /// CPU limit, memory limit, SP, RU.
+    shares: [Unit; 4],
+    /// The rest of l, which only [`Details`] follow: RU of CPU and of memory, AC, NC.
+    rest: [Unit; 4],
+    /// Vertical and horizontal.
+    actions: [i8; 2],
+    category: Category,
 }
 
 impl Contribution {
@@ -42,21 +45,24 @@ impl Contribution {
     #[must_use]
     pub fn new(state: &LocalState, action: &Action, reward: Reward) -> Self {
         let utilisation = (state.cpu_utilisation.get() + state.memory_utilisation.get()) / 2.0;
-        let fields = [
-            state.cpu_limit.get(),
-            state.memory_limit.get(),
-            f64::from(action.vertical()),
-            f64::from(action.horizontal()),
-            state.slo_preservation.get(),
-            utilisation,
-        ];
+        let shares = [state.cpu_limit.get(), state.memory_limit.get(), state.slo_preservation.get(), utilisation];
         let rest = [state.cpu_utilisation, state.memory_utilisation, state.arrival_change, state.replicas];
         Self {
-            fields: fields.map(Fixed::nearest),
-            rest: rest.map(|unit| Fixed::nearest(unit.get())),
-            category: Category::Cpu,
             reward: Fixed::nearest(reward.get()),
+            shares: shares.map(Unit::nearest),
+            rest: rest.map(|unit| Unit::nearest(unit.get())),
+            // Both are within [-2, 2].
+            actions: [action.vertical() as i8, action.horizontal() as i8],
+            category: Category::Cpu,
         }
+    }
+
+    /// CPU limit, memory limit, vertical action, horizontal action, SP, RU as raw integers within 2^31, so that their
+    /// squares fit too.
+    fn fields(&self) -> [i64; FIELDS] {
+        let [cpu_limit, memory_limit, preservation, utilisation] = self.shares.map(Unit::raw);
+        let [vertical, horizontal] = self.actions.map(whole);
+        [cpu_limit, memory_limit, vertical, horizontal, preservation, utilisation]
     }
 
     /// The same from an agent of a category; without one it counts as CPU-intensive.
@@ -79,28 +85,28 @@ impl Sums {
     /// Takes a contribution in.
     pub fn add(&mut self, one: &Contribution) {
         self.count += 1;
-        self.rewards += one.reward.raw();
-        for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields) {
-            *sum += field.raw();
-            *square += field.raw() * field.raw();
+        self.rewards += i128::from(one.reward.raw());
+        for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields()) {
+            *sum += i128::from(field);
+            *square += i128::from(field * field);
         }
     }
 
     /// Takes a contribution out that was taken in before.
     pub fn remove(&mut self, one: &Contribution) {
-        *self = self.without(one);
+        self.count = self.count.saturating_sub(1);
+        self.rewards -= i128::from(one.reward.raw());
+        for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields()) {
+            *sum -= i128::from(field);
+            *square -= i128::from(field * field);
+        }
     }
 
     /// The same set without one contribution that is in it: leave-one-out.
     #[must_use]
     pub fn without(&self, one: &Contribution) -> Self {
         let mut rest = *self;
-        rest.count = rest.count.saturating_sub(1);
-        rest.rewards -= one.reward.raw();
-        for ((sum, square), field) in rest.sums.iter_mut().zip(&mut rest.squares).zip(one.fields) {
-            *sum -= field.raw();
-            *square -= field.raw() * field.raw();
-        }
+        rest.remove(one);
         rest
     }
 

@@ -38,7 +38,7 @@ macro_rules! bounded {
                 self.0
             }
 
-            fn fixed(self) -> i128 {
+            fn fixed(self) -> i64 {
                 Fixed::nearest(self.0).raw()
             }
         }

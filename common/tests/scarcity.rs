@@ -29,7 +29,7 @@ fn cpu(cores: f64, weight: f64) -> Claim {
 
 fn slots(claims: &[Claim]) -> Vec<Slot> {
     let slot = |(index, claim): (usize, &Claim)| {
-        let mut slot = Slot::new(&format!("agent-{index:03}"));
+        let mut slot = Slot::new(format!("agent-{index:03}").parse().unwrap());
         slot.need = Some(Need::from(claim));
         slot
     };
@@ -328,7 +328,7 @@ proptest! {
             for slot in &mut one {
                 let twin = two.iter_mut().find(|twin| twin.name == slot.name).unwrap();
                 prop_assert_eq!(slot.grant, twin.grant);
-                let index: usize = slot.name.trim_start_matches("agent-").parse().unwrap();
+                let index: usize = slot.name.as_str().trim_start_matches("agent-").parse().unwrap();
                 let next = later.get((index + round) % later.len()).map(Need::from);
                 (slot.need, twin.need) = (next, next);
             }

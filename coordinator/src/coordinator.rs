@@ -1,16 +1,14 @@
 //! The handle through which everything happens, in process or behind HTTP.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+mod models;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use meanfield_common::{
-    identity::{AgentId, ModelName, PoolName},
-    reward::Reward,
+    identity::{AgentId, PoolName},
     scarcity::Capacity,
     wire::{Answer, Heartbeat, Leave, Register, Registered},
 };
@@ -20,9 +18,9 @@ use crate::{
     error::Error,
     forecast::Forecast,
     ledger::{Change, Ledger},
-    membership::Membership,
+    membership::{Deadlines, Membership},
     metrics::Metrics,
-    models::{self, Model, Models, Provenance, Serving, Source, Version},
+    models::Models,
     options::Options,
     store::{self, Store},
     token,
@@ -77,7 +75,11 @@ impl Coordinator {
 
     fn with_store(options: Options, clock: Clock, mut store: Box<dyn Store>) -> Result<Self, Error> {
         let contents = store.load()?;
-        let membership = Arc::new(Membership::new(&options.pools));
+        let deadlines = Deadlines {
+            suspect_after: milliseconds(options.suspect_after),
+            gone_after: milliseconds(options.gone_after),
+        };
+        let membership = Arc::new(Membership::new(&options.pools, deadlines));
         membership.configure(&options.capacities);
         contents.capacities.iter().for_each(|(pool, capacity)| membership.set_capacity(pool, *capacity));
         for (pool, bytes) in contents.forecasts.iter().filter_map(|(pool, bytes)| Some((pool, bytes.as_ref()?))) {
@@ -251,93 +253,6 @@ impl Coordinator {
         self.0.membership.forecast(pool)?.ok_or_else(|| Error::NoForecast(pool.clone()))
     }
 
-    /// All base models, by name. Like everything about them that changes something, it may wait for the disk.
-    #[must_use]
-    pub fn models(&self) -> Vec<(ModelName, Arc<Model>)> {
-        self.0.models.all()
-    }
-
-    /// One base model, and how many agents' last words wait for its next average.
-    ///
-    /// # Errors
-    /// If there is none of this name.
-    pub fn model(&self, name: &ModelName) -> Result<(Arc<Model>, usize), Error> {
-        Ok((self.0.models.get(name)?, self.0.models.waiting(name)))
-    }
-
-    /// The version of a base model that an agent gets, or the one of a number.
-    ///
-    /// # Errors
-    /// If there is none of this name or number.
-    pub fn model_file(
-        &self,
-        name: &ModelName,
-        version: Option<u64>,
-        agent: Option<&str>,
-    ) -> Result<(u64, Arc<Version>), Error> {
-        Ok(self.0.models.get(name)?.choose(version, agent)?)
-    }
-
-    /// Takes a new version of a base model in, and returns its number when that is durable. The first one is served at
-    /// once, a later one when [`Self::serve_model`] says so.
-    ///
-    /// # Errors
-    /// If the bytes are no network, or one of another shape than the served one, or the disk fails.
-    pub fn add_model(&self, name: &ModelName, bytes: Vec<u8>) -> Result<u64, Error> {
-        let provenance = Provenance { made_unix_ms: unix_ms(), source: Source::Upload };
-        let number = self.0.models.add(name, Version::new(bytes, provenance)?)?;
-        tracing::info!(model = %name, version = number, "took in a version of a base model");
-        Ok(number)
-    }
-
-    /// Says which version agents get, and returns when that is durable.
-    ///
-    /// # Errors
-    /// If there is no such model or version, the share is out of bounds, or the disk fails.
-    pub fn serve_model(&self, name: &ModelName, serving: Serving) -> Result<(), Error> {
-        self.0.models.serve(name, serving)?;
-        tracing::info!(model = %name, ?serving, "serves a base model");
-        Ok(())
-    }
-
-    /// Goes back to what agents got before the last change, and pins it.
-    ///
-    /// # Errors
-    /// If there is no such model, it was never served otherwise, or the disk fails.
-    pub fn roll_back_model(&self, name: &ModelName) -> Result<Serving, Error> {
-        let serving = self.0.models.roll_back(name)?;
-        tracing::info!(model = %name, ?serving, "rolled a base model back");
-        Ok(serving)
-    }
-
-    /// Forgets a base model with all of its versions.
-    ///
-    /// # Errors
-    /// If there is no such model, or the disk fails.
-    pub fn remove_model(&self, name: &ModelName) -> Result<(), Error> {
-        self.0.models.remove(name)?;
-        tracing::info!(model = %name, "forgot a base model");
-        Ok(())
-    }
-
-    /// Takes in what a member has learnt, for the next average; it replaces what the same member said before. It is
-    /// kept in memory only.
-    ///
-    /// # Errors
-    /// If the agent is no member, there is no such model, or the bytes are no network that can be averaged with it.
-    pub fn contribute(&self, name: &ModelName, agent: AgentId, bytes: &[u8], reward: Reward) -> Result<(), Error> {
-        self.agent(agent)?;
-        self.0.models.contribute(name, agent, models::network(bytes)?, reward)?;
-        self.0.metrics.contributions.inc();
-        Ok(())
-    }
-
-    /// Makes new versions of base models from what agents have handed in, where enough did. [`crate::serve`] calls
-    /// this by itself.
-    pub fn average_models(&self) {
-        self.0.models.average_all(unix_ms());
-    }
-
     /// Whether the pause for all is on.
     #[must_use]
     pub fn all_paused(&self) -> bool {
@@ -386,16 +301,14 @@ impl Coordinator {
     pub async fn sweep(&self) -> Result<Swept, Error> {
         let now = self.0.clock.now();
         // A deadline is passed once it is over: silent for exactly `suspect_after` is already suspect.
-        let before = |age: Duration| now.saturating_add(1).saturating_sub(milliseconds(age));
-        let gone_before = before(self.0.options.gone_after);
-        let (suspect, overdue) = self.0.membership.overdue(before(self.0.options.suspect_after), gone_before);
+        let (suspect, overdue) = self.0.membership.overdue(now);
         for agent in &suspect {
             tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is suspect");
         }
         // Out of the live membership first: a heartbeat that came after the write would be lost with the record.
         let mut gone = Vec::new();
         for agent in overdue {
-            if self.0.membership.part_overdue(&agent, gone_before) {
+            if self.0.membership.part_overdue(&agent, now) {
                 tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is gone");
                 gone.push((agent.id, agent.epoch));
             }
@@ -432,11 +345,6 @@ impl Coordinator {
     pub(crate) fn drain(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
     }
-}
-
-/// What the calendar says. It is shown and decides nothing.
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds)
 }
 
 #[cfg(test)]

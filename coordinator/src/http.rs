@@ -7,6 +7,7 @@
 //! | `GET /v1/agents/{id}` | shows one |
 //! | `DELETE /v1/agents/{id}` | removes one |
 //! | `POST /v1/agents/{id}/heartbeat` | takes a step, answers with the mean field |
+//! | `POST /v1/heartbeats` | takes the steps of many agents at once |
 //! | `POST /v1/agents/{id}/leave` | ends a membership |
 //! | `POST /v1/agents/{id}/pause`, `.../resume` | pauses and resumes one agent |
 //! | `POST /v1/pause`, `POST /v1/resume` | pauses and resumes all |
@@ -25,6 +26,7 @@
 
 pub mod agents;
 pub mod auth;
+pub mod batch;
 pub mod body;
 pub mod control;
 pub mod forecast;
@@ -50,6 +52,7 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(agents::register, agents::list))
         .routes(routes!(agents::show, agents::remove))
         .routes(routes!(heartbeat::heartbeat))
+        .routes(routes!(batch::heartbeats))
         .routes(routes!(agents::leave))
         .routes(routes!(control::pause))
         .routes(routes!(control::resume))

@@ -3,13 +3,12 @@
 //! The writer thread owns the ledger and decides every change here, in order; a decision is final once the store
 //! took it, and only then becomes visible in [`crate::membership`].
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+mod roll;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use meanfield_common::{
-    identity::{AgentId, AgentName, Epoch, PoolName},
+    identity::{AgentId, Epoch, PoolName},
     scarcity::Capacity,
     wire::Register,
 };
@@ -20,6 +19,7 @@ use crate::{
     forecast::Forecast,
     store::{Contents, Record, Write},
 };
+use roll::{Entry, Roll};
 
 /// A change that must be durable before anybody hears of it.
 #[derive(Debug)]
@@ -53,8 +53,7 @@ pub(crate) enum Effect {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    agents: HashMap<AgentId, Record>,
-    ids: HashMap<(PoolName, AgentName), AgentId>,
+    agents: Roll,
     paused: bool,
 }
 
@@ -78,8 +77,7 @@ impl Dirty {
 
 impl Ledger {
     pub(crate) fn new(contents: Contents) -> Self {
-        let ids = contents.agents.iter().map(|(id, record)| ((record.pool.clone(), record.name.clone()), *id));
-        Self { ids: ids.collect(), paused: contents.paused, agents: contents.agents.into_iter().collect() }
+        Self { agents: Roll::new(contents.agents), paused: contents.paused }
     }
 
     pub(crate) fn decide(&mut self, change: Change, dirty: &mut Dirty) -> Result<Effect, Error> {
@@ -91,8 +89,8 @@ impl Ledger {
                 Ok(Effect::Left(id, epoch))
             }
             Change::Remove(id) => {
-                let record = self.update(id, dirty, |record| (record.member, record.paused) = (false, false))?;
-                Ok(Effect::Left(id, record.epoch))
+                let epoch = self.update(id, dirty, |record| (record.member, record.paused) = (false, false))?;
+                Ok(Effect::Left(id, epoch))
             }
             Change::Gone(agents) => {
                 for (id, epoch) in agents {
@@ -128,32 +126,37 @@ impl Ledger {
 
     fn register(&mut self, register: Register, dirty: &mut Dirty) -> Effect {
         let Register { name, pool, category } = register;
-        let id = *self.ids.entry((pool.clone(), name.clone())).or_insert_with(|| AgentId(Uuid::new_v4()));
-        let record = self
-            .agents
-            .entry(id)
-            .and_modify(|record| {
-                record.epoch = record.epoch.next();
-                record.member = true;
-                record.category = category;
-            })
-            .or_insert(Record { pool, name, category, epoch: Epoch::FIRST, member: true, paused: false });
-        dirty.agents.insert(id, record.clone());
-        Effect::Joined(id, record.clone())
+        let known = self.agents.named(&pool, &name);
+        let entry = match known.and_then(|id| self.agents.get_mut(id)) {
+            Some(entry) => {
+                entry.epoch = entry.epoch.next();
+                entry.member = true;
+                entry.category = category;
+                entry.clone()
+            }
+            None => {
+                let record = Record { pool, name, category, epoch: Epoch::FIRST, member: true, paused: false };
+                self.agents.insert(AgentId(Uuid::new_v4()), record).clone()
+            }
+        };
+        let record = self.agents.record(&entry);
+        dirty.agents.insert(entry.id, record.clone());
+        Effect::Joined(entry.id, record)
     }
 
-    fn member(&self, id: AgentId) -> Result<&Record, Error> {
-        self.agents.get(&id).filter(|record| record.member).ok_or(Error::UnknownAgent(id))
+    fn member(&self, id: AgentId) -> Result<&Entry, Error> {
+        self.agents.get(id).filter(|entry| entry.member).ok_or(Error::UnknownAgent(id))
     }
 
-    /// Changes a member's record.
-    fn update(&mut self, id: AgentId, dirty: &mut Dirty, change: impl FnOnce(&mut Record)) -> Result<&Record, Error> {
-        let record = self.agents.get_mut(&id).filter(|record| record.member).ok_or(Error::UnknownAgent(id))?;
-        let before = record.clone();
-        change(record);
-        if *record != before {
-            dirty.agents.insert(id, record.clone());
+    /// Changes a member's record, and says which epoch it is in.
+    fn update(&mut self, id: AgentId, dirty: &mut Dirty, change: impl FnOnce(&mut Entry)) -> Result<Epoch, Error> {
+        let entry = self.agents.get_mut(id).filter(|entry| entry.member).ok_or(Error::UnknownAgent(id))?;
+        let before = entry.clone();
+        change(entry);
+        let after = entry.clone();
+        if after != before {
+            dirty.agents.insert(id, self.agents.record(&after));
         }
-        Ok(record)
+        Ok(after.epoch)
     }
 }

@@ -3,12 +3,15 @@
 //! Changes of membership arrive here from the writer thread only, in the order in which they were made durable;
 //! heartbeats and sweeps arrive from anywhere. A member's entry is locked first and its pool inside (see
 //! [`crate::pool`]), and no entry is locked while another one is.
+//!
+//! A member is a box beside the table: the table is never more than seven eighths full and often less than half, and a
+//! million empty places should not each be as large as a member.
 
 use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -17,31 +20,41 @@ use meanfield_common::{
     identity::{AgentId, AgentName, Category, Epoch, PoolName},
     invalid::Invalid,
     mean_field::{AuxiliaryState, Contribution},
-    scarcity::Capacity,
+    scarcity::{Capacity, allocation::Need},
     wire::{Answer, Directives, Heartbeat},
 };
 
 use crate::{
     error::Error,
     forecast::Forecast,
-    pool::{Pool, Report, Share},
+    pool::{Audited, Pool, Report, Share},
     store::Record,
-    view::{AgentView, Cursor, PoolView, State, States},
+    view::{AgentView, Cursor, PoolView, State},
 };
 
 #[derive(Debug)]
 pub(crate) struct Membership {
     pools: Vec<Pool>,
-    members: DashMap<AgentId, Member>,
+    members: DashMap<AgentId, Box<Member>>,
     /// Pauses everybody, also those who join later.
     paused: AtomicBool,
+    deadlines: Deadlines,
+    /// Nobody's deadline passes before this: until then there is no need to look at everybody.
+    due: AtomicU64,
+}
+
+/// After how many milliseconds of silence a member is suspect, and after how many it is gone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    pub(crate) suspect_after: u64,
+    pub(crate) gone_after: u64,
 }
 
 #[derive(Debug)]
 struct Member {
     name: AgentName,
     /// An index into the pools.
-    pool: usize,
+    pool: u32,
     category: Category,
     epoch: Epoch,
     paused: bool,
@@ -62,11 +75,13 @@ pub(crate) struct Overdue {
 }
 
 impl Membership {
-    pub(crate) fn new(pools: &[PoolName]) -> Self {
+    pub(crate) fn new(pools: &[PoolName], deadlines: Deadlines) -> Self {
         Self {
             pools: pools.iter().cloned().map(Pool::new).collect(),
             members: DashMap::new(),
             paused: AtomicBool::new(false),
+            deadlines,
+            due: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -80,8 +95,18 @@ impl Membership {
 
     /// An operator's word on a pool's capacity; none goes back to the configuration.
     pub(crate) fn set_capacity(&self, name: &PoolName, capacity: Option<Capacity>) {
-        if let Some(index) = self.pool_index(name) {
-            self.pools[index].set_capacity(capacity);
+        let Some(index) = self.pool_index(name) else { return };
+        let pool = &self.pools[index];
+        pool.set_capacity(capacity);
+        if pool.scarcity().is_none() {
+            return;
+        }
+        // What was claimed while there was nothing to share counts from now on.
+        for mut entry in self.members.iter_mut().filter(|member| member.pool as usize == index) {
+            let Member { name, last, share, .. } = &mut **entry;
+            if let Some(claim) = last.as_ref().and_then(|last| last.claim.as_ref()) {
+                pool.claim_again(share, name, claim);
+            }
         }
     }
 
@@ -121,7 +146,7 @@ impl Membership {
         let Some(pool) = self.pool_index(&record.pool) else { return false };
         let member = |share| Member {
             name: record.name.clone(),
-            pool,
+            pool: pool as u32,
             category: record.category,
             epoch: record.epoch,
             paused: record.paused,
@@ -132,14 +157,19 @@ impl Membership {
         };
         match self.members.entry(id) {
             Entry::Occupied(mut entry) => {
-                let mut share = entry.get().share;
-                self.pools[pool].clear(&mut share);
-                entry.insert(member(share));
+                let old = entry.get_mut();
+                let (mut share, latest) = (old.share, old.latest());
+                self.pools[pool].clear(&mut share, latest);
+                if old.suspect {
+                    self.pools[pool].suspect(false);
+                }
+                **old = member(share);
             }
             Entry::Vacant(entry) => {
-                entry.insert(member(self.pools[pool].admit(id, &record.name)));
+                entry.insert(Box::new(member(self.pools[pool].admit(id))));
             }
         }
+        self.expect_until(now.saturating_add(self.deadlines.suspect_after));
         true
     }
 
@@ -149,8 +179,19 @@ impl Membership {
     }
 
     /// Ends a membership if it is still silent: a heartbeat may have come since it was found overdue.
-    pub(crate) fn part_overdue(&self, overdue: &Overdue, heard_before: u64) -> bool {
-        self.part_if(overdue.id, |member| member.epoch == overdue.epoch && member.heard < heard_before)
+    pub(crate) fn part_overdue(&self, overdue: &Overdue, now: u64) -> bool {
+        self.part_if(overdue.id, |member| {
+            member.epoch == overdue.epoch && member.silent_until(self.deadlines.gone_after) <= now
+        })
+    }
+
+    fn pool_of(&self, member: &Member) -> &Pool {
+        &self.pools[member.pool as usize]
+    }
+
+    /// Somebody's deadline is then.
+    fn expect_until(&self, deadline: u64) {
+        self.due.fetch_min(deadline, Ordering::Relaxed);
     }
 
     fn part_if(&self, id: AgentId, condition: impl FnOnce(&Member) -> bool) -> bool {
@@ -159,7 +200,11 @@ impl Membership {
             return false;
         }
         let member = entry.get_mut();
-        self.pools[member.pool].part(id, &mut member.share);
+        let (pool, latest) = (&self.pools[member.pool as usize], member.latest());
+        if member.suspect {
+            pool.suspect(false);
+        }
+        pool.part(id, &mut member.share, latest);
         entry.remove();
         true
     }
@@ -182,21 +227,27 @@ impl Membership {
     /// no step depends on the number of members, but for the sort of [`crate::claims`].
     pub(crate) fn heartbeat(&self, id: AgentId, beat: &Heartbeat, now: u64) -> Result<(Answer, bool), Error> {
         let mut entry = self.members.get_mut(&id).ok_or(Error::UnknownAgent(id))?;
-        let member = &mut *entry;
-        let pool = &self.pools[member.pool];
+        let member = &mut **entry;
+        let pool = &self.pools[member.pool as usize];
         Error::check_epoch(id, beat.epoch, member.epoch)?;
+        let before = member.latest();
         let snapshot = if member.answered(beat)? {
-            pool.again(&member.share, beat.round, beat.detail)?
+            pool.again(&member.share, before, beat.round, beat.detail)?
         } else {
-            let one = Contribution::new(&beat.state, &beat.action, beat.reward).of(member.category);
-            let report = Report { one, claim: beat.claim.as_ref(), round: beat.round, detail: beat.detail, now };
+            let (name, one) = (&member.name, member.contribution(beat));
+            let (claim, round, detail) = (beat.claim.as_ref(), beat.round, beat.detail);
+            let report = Report { name, before, one, claim, round, detail, now };
             let snapshot = pool.report(&mut member.share, &report)?;
             member.last = Some(*beat);
             snapshot
         };
         // Also a retry is a sign of life.
         member.heard = now;
-        member.suspect = false;
+        if member.suspect {
+            member.suspect = false;
+            pool.suspect(false);
+            self.expect_until(member.silent_until(self.deadlines.suspect_after));
+        }
         let paused = member.paused || self.all_paused();
         drop(entry);
         let answer = Answer {
@@ -210,26 +261,36 @@ impl Membership {
         Ok((answer, snapshot.capped))
     }
 
-    /// Marks who has been silent since `suspect_before`, and names who has been since `gone_before`.
-    pub(crate) fn overdue(&self, suspect_before: u64, gone_before: u64) -> (Vec<Overdue>, Vec<Overdue>) {
-        let (mut silent, mut gone) = (Vec::new(), Vec::new());
+    /// Marks who has become suspect, and names who is gone. A look at everybody is taken only when somebody's deadline
+    /// may have passed: with a million members who report in time, that is seldom.
+    pub(crate) fn overdue(&self, now: u64) -> (Vec<Overdue>, Vec<Overdue>) {
+        if now < self.due.load(Ordering::Relaxed) {
+            return Default::default();
+        }
+        // Before looking: whoever joins or speaks up meanwhile puts its own deadline here.
+        self.due.store(u64::MAX, Ordering::Relaxed);
+        let Deadlines { suspect_after, gone_after } = self.deadlines;
+        let (mut silent, mut gone, mut due) = (Vec::new(), Vec::new(), u64::MAX);
         for entry in &self.members {
             let member = entry.value();
             let overdue = || Overdue {
                 id: *entry.key(),
                 name: member.name.clone(),
-                pool: self.pools[member.pool].name.clone(),
+                pool: self.pool_of(member).name.clone(),
                 epoch: member.epoch,
             };
-            if member.heard < gone_before {
+            if member.silent_until(gone_after) <= now {
                 gone.push(overdue());
-            } else if member.heard < suspect_before && !member.suspect {
+            } else if member.silent_until(suspect_after) <= now && !member.suspect {
                 silent.push(overdue());
             }
+            due = due.min(member.silent_until(if member.suspect { gone_after } else { suspect_after }));
         }
+        self.expect_until(due);
         silent.retain(|overdue| match self.members.get_mut(&overdue.id) {
-            Some(mut member) if member.heard < suspect_before => {
+            Some(mut member) if member.silent_until(suspect_after) <= now && !member.suspect => {
                 member.suspect = true;
+                self.pool_of(&member).suspect(true);
                 true
             }
             _ => false,
@@ -253,7 +314,7 @@ impl Membership {
         let mut page = BTreeMap::new();
         for entry in &self.members {
             let member = entry.value();
-            let of = &self.pools[member.pool].name;
+            let of = &self.pool_of(member).name;
             let place = (of.as_str(), member.name.as_str());
             let wanted = pool.is_none_or(|pool| pool == of) && after.is_none_or(|after| after.place() < place);
             if !wanted {
@@ -272,11 +333,12 @@ impl Membership {
     }
 
     fn view(&self, id: AgentId, member: &Member, now: u64) -> AgentView {
-        let (scarcity, claim_capped) = self.pools[member.pool].standing(&member.share);
+        let scarcity = self.pool_of(member).standing(&member.share);
+        let claim = member.last.and_then(|last| last.claim);
         AgentView {
             id,
             name: member.name.clone(),
-            pool: self.pools[member.pool].name.clone(),
+            pool: self.pool_of(member).name.clone(),
             category: member.category,
             epoch: member.epoch,
             state: member.state(),
@@ -287,25 +349,18 @@ impl Membership {
             local: member.last.map(|last| last.state),
             action: member.last.map(|last| last.action),
             reward: member.last.map(|last| last.reward),
-            claim: member.last.and_then(|last| last.claim),
-            claim_capped,
+            claim,
+            claim_capped: claim.as_ref().is_some_and(|claim| Need::from(claim).capped),
             grant: scarcity.and_then(|scarcity| scarcity.grant),
         }
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolView> {
-        let mut states = vec![States::default(); self.pools.len()];
-        for member in &self.members {
-            match member.state() {
-                State::Active => states[member.pool].active += 1,
-                State::Suspect => states[member.pool].suspect += 1,
-            }
-        }
-        let view = |(pool, agents): (&Pool, States)| {
+        let view = |pool: &Pool| {
             let sums = pool.sums();
             PoolView {
                 name: pool.name.clone(),
-                agents,
+                agents: pool.states(),
                 round: pool.round(),
                 mean_field: sums.auxiliary().into(),
                 mean_reward: sums.mean_reward(),
@@ -313,7 +368,7 @@ impl Membership {
                 forecast: pool.forecast().map(|forecast| forecast.view()),
             }
         };
-        self.pools.iter().zip(states).map(view).collect()
+        self.pools.iter().map(view).collect()
     }
 
     pub(crate) fn pool(&self, name: &PoolName) -> Result<PoolView, Error> {
@@ -326,7 +381,9 @@ impl Membership {
     pub(crate) fn audit(&self) -> bool {
         let mut members = vec![Vec::new(); self.pools.len()];
         for member in &self.members {
-            members[member.pool].push((member.share, member.last.and_then(|last| last.claim)));
+            let (share, latest, suspect) = (member.share, member.latest(), member.suspect);
+            let claim = member.last.and_then(|last| last.claim);
+            members[member.pool as usize].push(Audited { share, latest, claim, suspect });
         }
         self.pools.iter().zip(&members).all(|(pool, members)| pool.audit(members))
     }
@@ -346,6 +403,21 @@ impl Member {
         } else {
             Err(Error::Conflict(given))
         }
+    }
+
+    /// What a heartbeat of it puts into the sums.
+    fn contribution(&self, beat: &Heartbeat) -> Contribution {
+        Contribution::new(&beat.state, &beat.action, beat.reward).of(self.category)
+    }
+
+    /// What it has in the sums: computed anew each time, which takes less than the memory it would need is worth.
+    fn latest(&self) -> Option<Contribution> {
+        self.last.as_ref().map(|last| self.contribution(last))
+    }
+
+    /// When it will have been silent for so long.
+    fn silent_until(&self, age: u64) -> u64 {
+        self.heard.saturating_add(age)
     }
 
     fn state(&self) -> State {
@@ -370,8 +442,9 @@ mod tests {
             member: true,
             paused: false,
         };
-        let (membership, id) = (Membership::new(std::slice::from_ref(&pool)), AgentId(Uuid::nil()));
-        let found_silent = || membership.overdue(90, 50).1.remove(0);
+        let deadlines = Deadlines { suspect_after: 10, gone_after: 50 };
+        let (membership, id) = (Membership::new(std::slice::from_ref(&pool), deadlines), AgentId(Uuid::nil()));
+        let found_silent = || membership.overdue(100).1.remove(0);
         membership.join(id, &record(Epoch(1)), 0);
 
         let overdue = found_silent();
@@ -386,13 +459,56 @@ mod tests {
             detail: false,
         };
         membership.heartbeat(id, &beat, 100).unwrap();
-        assert!(!membership.part_overdue(&overdue, 50));
+        assert!(!membership.part_overdue(&overdue, 100));
 
         membership.join(id, &record(Epoch(2)), 0);
         let overdue = found_silent();
         membership.join(id, &record(Epoch(3)), 0);
-        assert!(!membership.part_overdue(&overdue, 50), "it was another epoch that was silent");
-        assert!(membership.part_overdue(&found_silent(), 50));
+        assert!(!membership.part_overdue(&overdue, 100), "it was another epoch that was silent");
+        assert!(membership.part_overdue(&found_silent(), 100));
         assert!(membership.agent(id, 0).is_err() && membership.audit());
+    }
+    #[test]
+    fn nobodys_deadline_is_missed_because_nobody_looked() {
+        let pool: PoolName = "default".parse().unwrap();
+        let deadlines = Deadlines { suspect_after: 45, gone_after: 120 };
+        let membership = Membership::new(std::slice::from_ref(&pool), deadlines);
+        let record = |name: &str| Record {
+            pool: pool.clone(),
+            name: name.parse().unwrap(),
+            category: Category::Io,
+            epoch: Epoch(1),
+            member: true,
+            paused: false,
+        };
+        let beat = Heartbeat {
+            epoch: Epoch(1),
+            sequence: Sequence(1),
+            round: None,
+            state: LocalState::default(),
+            action: Action::HOLD,
+            reward: Reward::default(),
+            claim: None,
+            detail: false,
+        };
+        let ids = [1, 2].map(|number| AgentId(Uuid::from_u128(number)));
+        let found = |now| {
+            let (suspect, gone) = membership.overdue(now);
+            assert!(membership.audit());
+            let ids = |all: Vec<Overdue>| all.into_iter().map(|one| one.id).collect::<Vec<_>>();
+            (ids(suspect), ids(gone))
+        };
+        membership.join(ids[0], &record("a"), 0);
+        assert_eq!(found(44), (vec![], vec![]));
+        assert_eq!(found(45), (vec![ids[0]], vec![]));
+        membership.join(ids[1], &record("b"), 50);
+        // A suspect that speaks up has an earlier deadline than it had as a suspect.
+        membership.heartbeat(ids[0], &beat, 60).unwrap();
+        assert_eq!(found(94), (vec![], vec![]));
+        assert_eq!(found(95), (vec![ids[1]], vec![]));
+        assert_eq!(found(105), (vec![ids[0]], vec![]));
+        assert_eq!(found(170), (vec![], vec![ids[1]]));
+        assert_eq!(found(171), (vec![], vec![ids[1]]), "as long as nobody takes it out");
+        assert_eq!(membership.pools()[0].agents.suspect, 2);
     }
 }

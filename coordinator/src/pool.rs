@@ -6,8 +6,8 @@
 //!
 //! What members claim of the pool's capacity is frozen and answered in the same way ([`crate::claims`]).
 //!
-//! Locking: a member's [`Share`] lives in its membership entry. Whoever changes one holds that entry exclusively and
-//! takes the pool's lock inside, never the other way round; the sums therefore always equal the shares.
+//! Locking: a member's [`Share`] and its latest report live in its membership entry. Whoever changes them holds that
+//! entry exclusively and takes the pool's lock inside, never the other way round; the sums therefore always equal them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,7 +19,12 @@ use meanfield_common::{
 };
 use parking_lot::Mutex;
 
-use crate::{claims::Claims, error::Error, forecast::Forecast, view::ScarcityView};
+use crate::{
+    claims::{Claims, Place},
+    error::Error,
+    forecast::Forecast,
+    view::{ScarcityView, States},
+};
 
 /// A pool and its sums.
 #[derive(Debug)]
@@ -44,29 +49,40 @@ struct State {
     claims: Claims,
     /// The network that its members share.
     forecast: Option<Arc<Forecast>>,
-    members: usize,
+    members: u64,
+    /// How many of them have been silent for too long.
+    suspects: u64,
     /// Whether all members have left since the last report of a round. The next may then be of an earlier round, as
     /// the first of a new run; one of the same round still belongs to it, for it must not matter whether those who
     /// leave and come back within a round are all away at the same time.
     vacated: bool,
 }
 
-/// What one member has in its pool's sums.
+/// What one member has in its pool's sums beyond its latest contribution, which follows from its last heartbeat and is
+/// not kept twice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
-    latest: Option<Contribution>,
-    /// What was in the frozen sums, if `latest` changed after they were frozen.
+    /// What was in the frozen sums, if the latest changed after they were frozen.
     frozen: Option<Contribution>,
-    /// The pool's `freezes` when `latest` changed last.
+    /// The pool's `freezes` when the latest changed last.
     since: u64,
     /// Its place among the claims.
-    slot: usize,
+    place: Place,
 }
 
 impl Share {
-    fn frozen(&self, freezes: u64) -> Option<Contribution> {
-        if self.since < freezes { self.latest } else { self.frozen }
+    fn frozen(&self, freezes: u64, latest: Option<Contribution>) -> Option<Contribution> {
+        if self.since < freezes { latest } else { self.frozen }
     }
+}
+
+/// A member as [`Pool::audit`] wants it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Audited {
+    pub(crate) share: Share,
+    pub(crate) latest: Option<Contribution>,
+    pub(crate) claim: Option<Claim>,
+    pub(crate) suspect: bool,
 }
 
 /// The sums that answer a heartbeat, and what the agent itself has in them.
@@ -86,6 +102,10 @@ pub(crate) struct Snapshot {
 /// What a member reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report<'a> {
+    /// Who it is, for the claim.
+    pub(crate) name: &'a AgentName,
+    /// What it had in the sums until now.
+    pub(crate) before: Option<Contribution>,
     pub(crate) one: Contribution,
     pub(crate) claim: Option<&'a Claim>,
     pub(crate) round: Option<u64>,
@@ -128,49 +148,72 @@ impl Pool {
     }
 
     /// The share of an agent that joins: nothing until it reports.
-    pub(crate) fn admit(&self, id: AgentId, name: &AgentName) -> Share {
+    pub(crate) fn admit(&self, id: AgentId) -> Share {
         let mut state = self.state.lock();
         state.members += 1;
-        let slot = state.claims.admit(name.as_str());
-        Share { latest: None, frozen: state.departed.remove(&id), since: state.freezes, slot }
+        state.claims.admit();
+        Share { frozen: state.departed.remove(&id), since: state.freezes, place: Place::NONE }
     }
 
     /// Puts a report in the place of the member's last one.
     pub(crate) fn report(&self, share: &mut Share, report: &Report<'_>) -> Result<Snapshot, Error> {
         let mut state = self.state.lock();
         state.enter(report.round)?;
-        state.replace(share, Some(report.one));
-        let capped = state.claims.claim(share.slot, report.claim);
+        state.replace(share, report.before, Some(report.one));
+        let capped = state.claims.claim(&mut share.place, report.name, report.claim);
         if report.round.is_none() {
             state.claims.refresh(report.now);
         }
-        Ok(Snapshot { capped, ..state.snapshot(share, report.round, report.detail) })
+        Ok(Snapshot { capped, ..state.snapshot(share, Some(report.one), report.round, report.detail) })
     }
 
     /// The answer to a report that was taken before.
-    pub(crate) fn again(&self, share: &Share, round: Option<u64>, detail: bool) -> Result<Snapshot, Error> {
+    pub(crate) fn again(
+        &self,
+        share: &Share,
+        latest: Option<Contribution>,
+        round: Option<u64>,
+        detail: bool,
+    ) -> Result<Snapshot, Error> {
         let state = self.state.lock();
         state.check(round)?;
-        Ok(state.snapshot(share, round, detail))
+        Ok(state.snapshot(share, latest, round, detail))
     }
 
-    /// Takes the member's contribution out; it stays a member.
-    pub(crate) fn clear(&self, share: &mut Share) {
-        let mut state = self.state.lock();
-        state.replace(share, None);
-        state.claims.clear(share.slot);
+    /// Brings a claim that was made while the pool had no capacity.
+    pub(crate) fn claim_again(&self, share: &mut Share, name: &AgentName, claim: &Claim) {
+        self.state.lock().claims.claim(&mut share.place, name, Some(claim));
     }
 
-    /// Takes the member's contribution out for good.
-    pub(crate) fn part(&self, id: AgentId, share: &mut Share) {
+    /// Takes the member's latest contribution out; it stays a member.
+    pub(crate) fn clear(&self, share: &mut Share, latest: Option<Contribution>) {
         let mut state = self.state.lock();
-        state.replace(share, None);
-        state.claims.part(share.slot);
-        if let Some(frozen) = share.frozen(state.freezes) {
+        state.replace(share, latest, None);
+        state.claims.clear(share.place);
+    }
+
+    /// Takes the member's latest contribution out for good.
+    pub(crate) fn part(&self, id: AgentId, share: &mut Share, latest: Option<Contribution>) {
+        let mut state = self.state.lock();
+        state.replace(share, latest, None);
+        state.claims.part(share.place);
+        if let Some(frozen) = share.frozen(state.freezes, None) {
             state.departed.insert(id, frozen);
         }
         state.members -= 1;
         state.vacated |= state.members == 0;
+    }
+
+    /// Counts a member among the suspects, or no longer.
+    pub(crate) fn suspect(&self, suspect: bool) {
+        let mut state = self.state.lock();
+        state.suspects = if suspect { state.suspects + 1 } else { state.suspects.saturating_sub(1) };
+    }
+
+    /// How many members are in which state.
+    pub(crate) fn states(&self) -> States {
+        let state = self.state.lock();
+        States { active: state.members.saturating_sub(state.suspects), suspect: state.suspects }
     }
 
     /// The latest sums.
@@ -183,10 +226,9 @@ impl Pool {
         self.state.lock().claims.view()
     }
 
-    /// What a member is told about scarcity, and whether its claim counts less than it says.
-    pub(crate) fn standing(&self, share: &Share) -> (Option<Scarcity>, bool) {
-        let state = self.state.lock();
-        (state.claims.scarcity(share.slot), state.claims.capped(share.slot))
+    /// What a member is told about scarcity.
+    pub(crate) fn standing(&self, share: &Share) -> Option<Scarcity> {
+        self.state.lock().claims.scarcity(share.place)
     }
 
     /// The latest round of a pool that runs in lock-step.
@@ -194,17 +236,17 @@ impl Pool {
         self.state.lock().round
     }
 
-    /// Whether both sums are what these shares, which must be all of the members', add up to, and the claims theirs.
-    pub(crate) fn audit(&self, members: &[(Share, Option<Claim>)]) -> bool {
+    /// Whether both sums are what these members, who must be all of them, add up to, and the claims theirs.
+    pub(crate) fn audit(&self, members: &[Audited]) -> bool {
         let state = self.state.lock();
         let (mut latest, mut frozen) = (Sums::default(), Sums::default());
         let (mut latest_details, mut frozen_details) = (Details::default(), Details::default());
-        for (share, _) in members {
-            if let Some(one) = &share.latest {
+        for member in members {
+            if let Some(one) = &member.latest {
                 latest.add(one);
                 latest_details.add(one);
             }
-            if let Some(one) = &share.frozen(state.freezes) {
+            if let Some(one) = &member.share.frozen(state.freezes, member.latest) {
                 frozen.add(one);
                 frozen_details.add(one);
             }
@@ -213,9 +255,11 @@ impl Pool {
             frozen.add(one);
             frozen_details.add(one);
         }
-        let claims: Vec<_> = members.iter().map(|(share, claim)| (share.slot, *claim)).collect();
+        let claims: Vec<_> = members.iter().map(|member| (member.share.place, member.claim)).collect();
+        let suspects = members.iter().filter(|member| member.suspect).count();
+        let counts = (members.len() as u64, suspects as u64) == (state.members, state.suspects);
         let sums = latest == state.latest && frozen == state.frozen && state.claims.audit(&claims);
-        sums && latest_details == state.latest_details && frozen_details == state.frozen_details
+        counts && sums && latest_details == state.latest_details && frozen_details == state.frozen_details
     }
 }
 
@@ -247,8 +291,8 @@ impl State {
         Ok(())
     }
 
-    fn replace(&mut self, share: &mut Share, one: Option<Contribution>) {
-        if let Some(old) = &share.latest {
+    fn replace(&mut self, share: &mut Share, before: Option<Contribution>, one: Option<Contribution>) {
+        if let Some(old) = &before {
             self.latest.remove(old);
             self.latest_details.remove(old);
         }
@@ -256,17 +300,17 @@ impl State {
             self.latest.add(new);
             self.latest_details.add(new);
         }
-        let frozen = share.frozen(self.freezes);
-        *share = Share { latest: one, frozen, since: self.freezes, ..*share };
+        share.frozen = share.frozen(self.freezes, before);
+        share.since = self.freezes;
     }
 
-    fn snapshot(&self, share: &Share, round: Option<u64>, detail: bool) -> Snapshot {
+    fn snapshot(&self, share: &Share, latest: Option<Contribution>, round: Option<u64>, detail: bool) -> Snapshot {
         let (team, details, own) = match round {
-            None => (self.latest, &self.latest_details, share.latest),
-            Some(_) => (self.frozen, &self.frozen_details, share.frozen(self.freezes)),
+            None => (self.latest, &self.latest_details, latest),
+            Some(_) => (self.frozen, &self.frozen_details, share.frozen(self.freezes, latest)),
         };
         let detail = detail.then(|| details.detail(own.as_ref()));
-        let (scarcity, forecast) = (self.claims.scarcity(share.slot), self.forecast.as_ref());
+        let (scarcity, forecast) = (self.claims.scarcity(share.place), self.forecast.as_ref());
         Snapshot { team, own, detail, scarcity, forecast: forecast.map(|forecast| forecast.digest()), capped: false }
     }
 }

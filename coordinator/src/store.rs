@@ -5,6 +5,7 @@
 //! read once, at the start, and never repairs what it finds.
 
 mod disk;
+mod record;
 mod rehearsal;
 mod witness;
 

@@ -8,7 +8,10 @@ use tokio::{
 };
 
 /// The longest answer that is read.
-const LONGEST: usize = 1 << 20;
+const LONGEST: usize = 16 << 20;
+
+/// The media type of most requests.
+pub const JSON: &str = "application/json";
 
 /// One connection.
 #[derive(Debug)]
@@ -27,11 +30,11 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-/// A prepared request with a JSON body.
+/// A prepared request with a body.
 #[must_use]
-pub fn post(path: &str, token: &str, body: &[u8]) -> Vec<u8> {
+pub fn post(path: &str, token: &str, media_type: &str, body: &[u8]) -> Vec<u8> {
     let mut request = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     )
     .into_bytes();

@@ -1,6 +1,6 @@
 //! Many agents on few connections.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Instant};
 
 use meanfield_common::{
     action::Action,
@@ -11,7 +11,10 @@ use meanfield_common::{
 };
 use tokio::task::JoinSet;
 
-use crate::client::{Connection, post};
+use crate::{
+    client::{Connection, JSON, post},
+    pace::{Latencies, Pace, until},
+};
 
 /// What to load, and how.
 #[derive(Debug, Clone)]
@@ -36,11 +39,7 @@ impl Swarm {
                 let mut link = Connection::open(swarm.address).await?;
                 let mut registered = Vec::new();
                 for agent in (connection..agents).step_by(swarm.connections) {
-                    let name = format!("swarm-{agent}").parse().map_err(io::Error::other)?;
-                    let category = Category::ALL[agent % Category::ALL.len()];
-                    let register = Register { name, pool: swarm.pool.clone(), category };
-                    let body = serde_json::to_vec(&register)?;
-                    let answer = link.send(&post("/v1/agents", &swarm.token, &body)).await?;
+                    let answer = link.send(&registration(&swarm, &format!("swarm-{agent}"), agent)?).await?;
                     if answer.status != 201 {
                         return Err(io::Error::other(String::from_utf8_lossy(answer.body)));
                     }
@@ -79,22 +78,62 @@ impl Swarm {
         Ok(good)
     }
 
+    /// Sends prepared requests open-loop, so many a second over all connections, and measures how late their answers were.
+    /// An answer that is not 2xx is an error.
+    pub async fn paced(&self, requests: Vec<Vec<u8>>, rate: f64) -> io::Result<Latencies> {
+        let mut tasks = JoinSet::new();
+        let (requests, pace, start) = (Arc::new(requests), Pace::per_second(rate), Instant::now());
+        for connection in 0..self.connections {
+            let (swarm, requests) = (self.clone(), requests.clone());
+            tasks.spawn(async move {
+                let (mut link, mut latencies) = (Connection::open(swarm.address).await?, Latencies::new()?);
+                for (number, request) in requests.iter().enumerate().skip(connection).step_by(swarm.connections) {
+                    let due = start + pace.due(number as u64);
+                    until(due).await;
+                    let status = link.send(request).await?.status;
+                    latencies.record(due.elapsed());
+                    if !(200..300).contains(&status) {
+                        return Err(io::Error::other(format!("answered with {status}")));
+                    }
+                }
+                Ok::<_, io::Error>(latencies)
+            });
+        }
+        let mut all = Latencies::new()?;
+        while let Some(latencies) = tasks.join_next().await {
+            all.add(&latencies.map_err(io::Error::other)??)?;
+        }
+        Ok(all)
+    }
+
     /// The heartbeat with which `agent` reports for the `sequence`-th time.
     pub fn heartbeat(&self, agent: AgentId, epoch: Epoch, sequence: u64) -> io::Result<Vec<u8>> {
-        let share = (sequence % 97) as f64 / 97.0;
-        let state = LocalState {
-            slo_preservation: Unit::clamped(1.0 - share / 10.0),
-            cpu_utilisation: Unit::clamped(share),
-            memory_utilisation: Unit::clamped(0.625),
-            arrival_change: Unit::clamped(share - 0.5),
-            cpu_limit: Unit::clamped(0.25),
-            memory_limit: Unit::clamped(0.375),
-            replicas: Unit::clamped(0.1875),
-        };
-        let reward = Reward::try_from(share).map_err(io::Error::other)?;
-        let sequence = Sequence(sequence);
-        let heartbeat =
-            Heartbeat { epoch, sequence, round: None, state, action: Action::HOLD, reward, claim: None, detail: false };
-        Ok(post(&format!("/v1/agents/{agent}/heartbeat"), &self.token, &serde_json::to_vec(&heartbeat)?))
+        let body = serde_json::to_vec(&step(epoch, sequence)?)?;
+        Ok(post(&format!("/v1/agents/{agent}/heartbeat"), &self.token, JSON, &body))
     }
+}
+
+/// The request with which an agent becomes a member; the categories take turns.
+pub(crate) fn registration(swarm: &Swarm, name: &str, number: usize) -> io::Result<Vec<u8>> {
+    let name = name.parse().map_err(io::Error::other)?;
+    let category = Category::ALL[number % Category::ALL.len()];
+    let register = Register { name, pool: swarm.pool.clone(), category };
+    Ok(post("/v1/agents", &swarm.token, JSON, &serde_json::to_vec(&register)?))
+}
+
+/// What an agent says the `sequence`-th time.
+pub fn step(epoch: Epoch, sequence: u64) -> io::Result<Heartbeat> {
+    let share = (sequence % 97) as f64 / 97.0;
+    let state = LocalState {
+        slo_preservation: Unit::clamped(1.0 - share / 10.0),
+        cpu_utilisation: Unit::clamped(share),
+        memory_utilisation: Unit::clamped(0.625),
+        arrival_change: Unit::clamped(share - 0.5),
+        cpu_limit: Unit::clamped(0.25),
+        memory_limit: Unit::clamped(0.375),
+        replicas: Unit::clamped(0.1875),
+    };
+    let reward = Reward::try_from(share).map_err(io::Error::other)?;
+    let sequence = Sequence(sequence);
+    Ok(Heartbeat { epoch, sequence, round: None, state, action: Action::HOLD, reward, claim: None, detail: false })
 }

@@ -6,7 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Contribution, FIELDS, Moments, Sums};
-use crate::{fixed::sum_to_f64, identity::Category};
+use crate::{
+    fixed::{Unit, sum_to_f64},
+    identity::Category,
+};
 
 /// The percentiles that [`Detail::percentiles`] holds, in hundredths.
 pub const PERCENTILES: [u64; 3] = [10, 50, 90];
@@ -14,7 +17,7 @@ pub const PERCENTILES: [u64; 3] = [10, 50, 90];
 /// Bins of a field: multiples of 1/32 within [-2, 2].
 const BINS: usize = 129;
 /// The bin of 0.
-const MIDDLE: i128 = 64;
+const MIDDLE: i64 = 64;
 /// Raw fixed-point units of a bin: 2^30 / 32.
 const BIN_BITS: u32 = 25;
 
@@ -62,11 +65,11 @@ impl Details {
     pub fn add(&mut self, one: &Contribution) {
         self.count += 1;
         for (sum, value) in self.states.iter_mut().zip(one.states()) {
-            *sum += value;
+            *sum += i128::from(value);
         }
         self.categories[one.category as usize].add(one);
-        for (bins, field) in self.bins.iter_mut().zip(one.fields) {
-            let bin = &mut bins[bin(field.raw())];
+        for (bins, field) in self.bins.iter_mut().zip(one.fields()) {
+            let bin = &mut bins[bin(field)];
             *bin = bin.saturating_add(1);
         }
     }
@@ -75,11 +78,11 @@ impl Details {
     pub fn remove(&mut self, one: &Contribution) {
         self.count = self.count.saturating_sub(1);
         for (sum, value) in self.states.iter_mut().zip(one.states()) {
-            *sum -= value;
+            *sum -= i128::from(value);
         }
         self.categories[one.category as usize].remove(one);
-        for (bins, field) in self.bins.iter_mut().zip(one.fields) {
-            let bin = &mut bins[bin(field.raw())];
+        for (bins, field) in self.bins.iter_mut().zip(one.fields()) {
+            let bin = &mut bins[bin(field)];
             *bin = bin.saturating_sub(1);
         }
     }
@@ -106,17 +109,17 @@ impl Details {
 
 impl Contribution {
     /// l as raw integers, in the order in which networks see it.
-    fn states(&self) -> [i128; 7] {
-        let [cpu_limit, memory_limit, _, _, preservation, _] = self.fields;
+    fn states(&self) -> [i64; 7] {
+        let [cpu_limit, memory_limit, preservation, _] = self.shares;
         let [cpu, memory, change, replicas] = self.rest;
-        [preservation, cpu, memory, change, cpu_limit, memory_limit, replicas].map(|value| value.raw())
+        [preservation, cpu, memory, change, cpu_limit, memory_limit, replicas].map(Unit::raw)
     }
 }
 
 /// The bin nearest to a raw value.
-fn bin(raw: i128) -> usize {
+fn bin(raw: i64) -> usize {
     let nearest = (raw + (1 << (BIN_BITS - 1))) >> BIN_BITS;
-    (nearest + MIDDLE).clamp(0, BINS as i128 - 1) as usize
+    (nearest + MIDDLE).clamp(0, BINS as i64 - 1) as usize
 }
 
 /// The smallest binned value that at least so many hundredths do not exceed; 0 over nobody.

@@ -12,7 +12,10 @@
 use std::cmp::Ordering;
 
 use super::{Capacity, Claim, Cores, Gibibytes, Grant, Headroom};
-use crate::fixed::{Fixed, sum_to_f64};
+use crate::{
+    fixed::{Fixed, sum_to_f64},
+    identity::AgentName,
+};
 
 /// A claim counts up to so many times the offered work, and a little more for those with hardly any. What is wanted
 /// beyond is comfort, which nobody else is cut for.
@@ -44,15 +47,15 @@ const HIGHEST_PRICE: f64 = 1e6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// Cores and memory: the claim, and what of it counts.
-    asked: [i128; 2],
-    wanted: [i128; 2],
+    asked: [i64; 2],
+    wanted: [i64; 2],
     /// What of that is no comfort; memory never is.
-    bare: [i128; 2],
-    held: [i128; 2],
-    offered: i128,
-    weight: i128,
+    bare: [i64; 2],
+    held: [i64; 2],
+    offered: i64,
+    weight: i64,
     pending: u32,
-    nodes: i128,
+    nodes: i64,
     /// Whether the claim was above the evidence.
     pub capped: bool,
 }
@@ -85,7 +88,7 @@ impl From<&Claim> for Need {
 #[derive(Debug, Clone)]
 pub struct Slot {
     /// The agent's name, which breaks ties.
-    pub name: Box<str>,
+    pub name: AgentName,
     /// Its need, once it has claimed anything.
     pub need: Option<Need>,
     /// Its cap, if it has one.
@@ -94,9 +97,9 @@ pub struct Slot {
     /// Whether the price is above what it is worth.
     yields: bool,
     /// Scratch: what it would take in this allocation, what of that it needs, and what it gets.
-    takes: [i128; 2],
-    asks: [i128; 2],
-    gets: [i128; 2],
+    takes: [i64; 2],
+    asks: [i64; 2],
+    gets: [i64; 2],
     /// Scratch: worth over need.
     worth: f64,
 }
@@ -104,16 +107,16 @@ pub struct Slot {
 /// What an agent needed when it began to yield, and for how much work.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
-    bare: [i128; 2],
-    offered: i128,
+    bare: [i64; 2],
+    offered: i64,
 }
 
 impl Slot {
     /// The slot of an agent that has claimed nothing yet.
     #[must_use]
-    pub fn new(name: &str) -> Self {
+    pub fn new(name: AgentName) -> Self {
         Self {
-            name: name.into(),
+            name,
             need: None,
             grant: None,
             cut: None,
@@ -133,14 +136,14 @@ impl Slot {
     /// What it needs. Once cut, an agent that moves in steps from where it is claims less, and one that takes its misses
     /// to heart claims more; so what it needed for its work before counts, in proportion to the work that is there now.
     /// Memory goes with replicas, not with work: there the larger of then and now counts.
-    fn asks(&self, need: &Need) -> [i128; 2] {
+    fn asks(&self, need: &Need) -> [i64; 2] {
         let Some(cut) = self.cut.filter(|cut| cut.offered > 0) else { return need.bare };
         let left = (need.offered as f64 / cut.offered as f64).min(MOST_MORE);
-        [(cut.bare[0] as f64 * left) as i128, cut.bare[1].max(need.bare[1])]
+        [(cut.bare[0] as f64 * left) as i64, cut.bare[1].max(need.bare[1])]
     }
 
     /// What it would take: what it claims, needs, or has. Whoever claims less than it holds still holds it.
-    fn takes(&self, need: &Need) -> [i128; 2] {
+    fn takes(&self, need: &Need) -> [i64; 2] {
         [0, 1].map(|which| need.wanted[which].max(self.asks[which]).max(need.held[which]))
     }
 
@@ -154,7 +157,7 @@ impl Slot {
         let need = self.need?;
         let more = |which: usize| self.gets[which] < need.asked[which].max(need.held[which]);
         let over = |which: usize| scarce[which] && (self.cut.is_some() || more(which));
-        let granted = |which: usize| over(which).then(|| sum_to_f64(self.gets[which]));
+        let granted = |which: usize| over(which).then(|| amount(self.gets[which]));
         let grant = Grant { cores: granted(0).map(Cores::clamped), memory_gib: granted(1).map(Gibibytes::clamped) };
         (over(0) || over(1)).then_some(grant)
     }
@@ -194,8 +197,10 @@ pub fn allocate(
         }
         slot.grant = None;
     }
-    let taken = order.iter().fold([0; 2], |sum, &index| [0, 1].map(|which| sum[which] + slots[index].takes[which]));
-    let scarce = [0, 1].map(|which| taken[which] > size[which]);
+    let taken = order.iter().fold([0_i128; 2], |sum, &index| {
+        [0, 1].map(|which| sum[which] + i128::from(slots[index].takes[which]))
+    });
+    let scarce = [0, 1].map(|which| taken[which] > i128::from(size[which]));
     if scarce == [false; 2] {
         slots.iter_mut().for_each(|slot| slot.cut = None);
     } else {
@@ -212,12 +217,12 @@ pub fn allocate(
 }
 
 /// Puts the most valuable need first: weight over the share of what is scarce.
-fn rank(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &mut [usize]) {
+fn rank(size: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &mut [usize]) {
     for &index in order.iter() {
         let slot = &mut slots[index];
         let share = |which: usize| if scarce[which] { slot.asks[which] as f64 / size[which] as f64 } else { 0.0 };
         let stay = if slot.cut.is_some() { STAY } else { 1.0 };
-        let weight = slot.need.map_or(0.0, |need| sum_to_f64(need.weight));
+        let weight = slot.need.map_or(0.0, |need| amount(need.weight));
         // One who needs nothing comes first.
         slot.worth = weight / (stay * share(0).max(share(1))).max(f64::MIN_POSITIVE);
     }
@@ -228,7 +233,7 @@ fn rank(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &mut [usi
 }
 
 /// Serves needs whole while they fit, in order, and leaves the others a floor. Returns what remains.
-fn fill(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) -> [i128; 2] {
+fn fill(size: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) -> [i64; 2] {
     let floor = FLOOR.map(|amount| Fixed::nearest(amount).raw());
     let mut left = size;
     for &index in order {
@@ -249,19 +254,24 @@ fn fill(size: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize])
 
 /// Gives away what remains: to those who are served as comfort, in proportion; then to the others, in order. Everybody
 /// who would take more than it gets is capped there.
-fn share(left: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) {
+fn share(left: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) {
     let comfort = |slot: &Slot| match slot.need {
         Some(need) if scarce[0] && slot.is_whole(scarce) => (need.wanted[0] - slot.gets[0]).max(0),
         _ => 0,
     };
     let mut left = left.map(|amount| amount.max(0));
-    let (all, spare) = (order.iter().map(|&index| comfort(&slots[index])).sum::<i128>(), left[0]);
+    let all: i128 = order.iter().map(|&index| i128::from(comfort(&slots[index]))).sum();
+    let spare = i128::from(left[0]);
     for &index in order {
         let slot = &mut slots[index];
         let Some(need) = slot.need else { continue };
         if slot.is_whole(scarce) {
             // The whole of it, or its part of what there is; rounded down, so that all parts together fit.
-            let part = if all <= spare { comfort(slot) } else { comfort(slot) * spare / all };
+            let part = match comfort(slot) {
+                whole if all <= spare => whole,
+                // No more than it was, so it still fits.
+                whole => (i128::from(whole) * spare / all) as i64,
+            };
             slot.gets[0] += part;
             left[0] -= part;
             slot.cut = None;
@@ -280,24 +290,29 @@ fn share(left: [i128; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]
     }
 }
 
+/// One raw number as a float.
+fn amount(raw: i64) -> f64 {
+    sum_to_f64(raw.into())
+}
+
 /// One step of dual ascent: the price of a core rises while those who would pay it ask for more than there is.
-fn ascend(before: f64, size: i128, slots: &mut [Slot], steps: f64) -> f64 {
+fn ascend(before: f64, size: i64, slots: &mut [Slot], steps: f64) -> f64 {
     let floor = Fixed::nearest(FLOOR[0]).raw();
-    let (mut demand, mut weights, mut needs) = (0, 0, 0);
+    let (mut demand, mut weights, mut needs) = (0_i128, 0_i128, 0_i128);
     for slot in slots.iter_mut() {
         let Some(need) = slot.need else { continue };
         let (asks, weight) = (slot.takes[0], need.weight);
         // Whoever has yielded comes back when the price is clearly below its worth.
         let price = if slot.yields { before / RETURN } else { before };
-        slot.yields = price * sum_to_f64(asks) > sum_to_f64(weight);
-        demand += if slot.yields { asks.min(floor) } else { asks };
-        weights += weight;
-        needs += asks;
+        slot.yields = price * amount(asks) > amount(weight);
+        demand += i128::from(if slot.yields { asks.min(floor) } else { asks });
+        weights += i128::from(weight);
+        needs += i128::from(asks);
     }
     if needs == 0 {
         return 0.0;
     }
-    if needs <= size {
+    if needs <= i128::from(size) {
         return before * EASE.powf(steps);
     }
     let typical = weights as f64 / needs as f64;
@@ -320,15 +335,15 @@ impl Totals {
         let mut sum = Self::default();
         for need in slots.iter().filter_map(|slot| slot.need.as_ref()) {
             sum.agents += 1;
-            sum.held = [0, 1].map(|which| sum.held[which] + need.held[which]);
-            sum.offered += need.offered;
-            sum.nodes += need.nodes;
+            sum.held = [0, 1].map(|which| sum.held[which] + i128::from(need.held[which]));
+            sum.offered += i128::from(need.offered);
+            sum.nodes += i128::from(need.nodes);
             sum.pending += u64::from(need.pending);
         }
         sum
     }
 
-    fn headroom(&self, size: [i128; 2]) -> Headroom {
+    fn headroom(&self, size: [i64; 2]) -> Headroom {
         let over = |sum: i128, which: usize| sum as f64 / size[which] as f64;
         let agents = self.agents.max(1) as f64;
         Headroom {

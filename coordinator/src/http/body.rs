@@ -51,7 +51,7 @@ async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, 
 }
 
 /// A body of one media type and of bounded size.
-async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> Result<Bytes, Refusal> {
+pub(super) async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> Result<Bytes, Refusal> {
     let too_large = |size: String| {
         let refusal = Refusal::new(Kind::BodyTooLarge, format!("the body has {size} bytes"));
         refusal.blame("body").bound(format!("at most {limit} bytes"))
@@ -76,14 +76,14 @@ async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> 
     })
 }
 
-fn is(headers: &HeaderMap, media_type: &str) -> bool {
+pub(super) fn is(headers: &HeaderMap, media_type: &str) -> bool {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return false };
     let essence = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default();
     essence.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())
 }
 
 /// Why a body cannot be read: parses it again, this time keeping track of where in it we are.
-fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Refusal {
+pub(super) fn explain<T: DeserializeOwned>(bytes: &[u8]) -> Refusal {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Ok(_) => match reader.end() {

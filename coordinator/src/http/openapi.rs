@@ -85,6 +85,9 @@ refusals! {
     /// Why a heartbeat is refused.
     Heartbeating: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownAgent StaleEpoch ReplayedSequence ConflictingSequence StaleRound;
+    /// Why a batch of heartbeats is refused whole.
+    Batching: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson MalformedBatch InvalidValue UnknownField
+        MissingField;
     /// Why a leave is refused.
     Leaving: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownAgent StaleEpoch Unavailable;

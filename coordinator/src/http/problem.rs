@@ -59,6 +59,8 @@ kinds! {
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The body is of another media type";
     /// The body is not JSON.
     MalformedJson = "malformed-json", BAD_REQUEST, "The body is not JSON";
+    /// The body is not a batch of heartbeats.
+    MalformedBatch = "malformed-batch", BAD_REQUEST, "The body is not a batch of heartbeats";
     /// A value is outside its bound or of the wrong type.
     InvalidValue = "invalid-value", UNPROCESSABLE_ENTITY, "A value is outside its bound";
     /// A field that does not exist.
@@ -112,8 +114,14 @@ impl Refusal {
         self
     }
 
-    /// The response; counts the refusal.
-    pub(crate) fn respond(self, coordinator: &Coordinator) -> Response {
+    /// Its kind and what was wrong; counts the refusal.
+    pub(crate) fn count(self, coordinator: &Coordinator) -> (Kind, String) {
+        let (kind, problem) = self.problem(coordinator);
+        (kind, problem.detail)
+    }
+
+    /// The problem as it is told; counts the refusal.
+    pub(crate) fn problem(self, coordinator: &Coordinator) -> (Kind, Problem) {
         let Self { kind, detail, field, bound } = self;
         coordinator.metrics().refused(kind);
         tracing::debug!(kind = kind.name(), detail, "refused");
@@ -125,6 +133,12 @@ impl Refusal {
             field,
             bound,
         };
+        (kind, problem)
+    }
+
+    /// The response; counts the refusal.
+    pub(crate) fn respond(self, coordinator: &Coordinator) -> Response {
+        let (kind, problem) = self.problem(coordinator);
         // A problem is made of strings and numbers, which always serialise.
         let mut response = (kind.status(), serde_json::to_vec(&problem).unwrap_or_default()).into_response();
         let headers = response.headers_mut();

@@ -2,10 +2,10 @@
 //!
 //! | record | holds |
 //! |---|---|
-//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, or 3 once a forecast network was given, which older programs must not miss |
+//! | `format` | the version of this layout, 4; up to 3 agents were written in JSON, and a start rewrites them |
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
-//! | `agent/<id>` | a [`Record`] |
+//! | `agent/<id>` | a [`Record`](super::Record), see [`record`] |
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
 //!
@@ -21,20 +21,22 @@ use meanfield_common::identity::{AgentId, PoolName};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Contents, Error, Record, Store, Write, rehearsal,
+    Contents, Error, Record, Store, Write, record,
+    rehearsal,
     witness::{Witness, hash},
 };
 
 const FORMAT: &[u8] = b"format";
 const SUMMARY: &[u8] = b"summary";
 const PAUSED: &[u8] = b"paused";
-const AGENT: &str = "agent/";
 const CAPACITY: &str = "capacity/";
 const FORECAST: &str = "forecast/";
-/// Without capacities, with them, and with forecast networks.
-const PLAIN: u32 = 1;
-const WITH_CAPACITIES: u32 = 2;
-const WITH_FORECASTS: u32 = 3;
+/// The oldest layout that is read, and the one that is written.
+const OLDEST: u32 = 1;
+const CURRENT: u32 = 4;
+
+/// How many bytes of records the database may keep in memory: the ledger has them all, so they are hardly ever read.
+const CACHE: u64 = 16 << 20;
 
 const DATABASE: &str = "store";
 const COMMITS: &str = "commits";
@@ -47,8 +49,10 @@ pub struct Disk {
     database: sled::Db,
     witness: Witness,
     summary: Summary,
-    /// The version of the layout; it only grows.
+    /// The version of the layout.
     format: u32,
+    /// What the rehearsal read, until somebody asks for it: nobody reads a million records twice.
+    rehearsed: Option<Contents>,
     /// Dropped last, when the database is closed. A rehearsal has none of its own.
     _lock: Option<File>,
 }
@@ -70,8 +74,48 @@ impl Disk {
     pub fn open(directory: &Path) -> Result<Self, Error> {
         fs::create_dir_all(directory).map_err(Error::io(directory))?;
         let lock = lock(directory)?;
-        rehearsal::run(directory, &[DATABASE, COMMITS], |copy| Self::start(copy, directory)?.load())?;
-        Ok(Self { _lock: Some(lock), ..Self::start(directory, directory)? })
+        let rehearsed = rehearsal::run(directory, &[DATABASE, COMMITS], |copy| Self::start(copy, directory)?.load())?;
+        let mut disk = Self { _lock: Some(lock), ..Self::start(directory, directory)? };
+        if let Some(contents) = &rehearsed
+            && disk.format < CURRENT
+        {
+            disk.rewrite(contents)?;
+        }
+        disk.rehearsed = rehearsed;
+        Ok(disk)
+    }
+
+    /// Brings the agents of an older layout to this one, all at once: a crash leaves the old one or the new one.
+    fn rewrite(&mut self, contents: &Contents) -> Result<(), Error> {
+        let failed = |error| database_error(&self.path, error);
+        let mut summary = Summary { commit: self.summary.commit + 1, ..self.summary };
+        let mut batch = sled::Batch::default();
+        for (id, agent) in &contents.agents {
+            let old = old_key(*id);
+            let value = self.database.get(&old).map_err(failed)?;
+            let value = value.ok_or_else(|| corrupt(&self.path, old.as_bytes(), "is missing"))?;
+            summary.digest = summary.digest.wrapping_sub(hash(&[old.as_bytes(), &value]));
+            batch.remove(old.as_bytes());
+            let (key, value) = (record::key(*id), record::encode(agent));
+            summary.digest = summary.digest.wrapping_add(hash(&[&key, &value]));
+            batch.insert(key, value);
+        }
+        batch.insert(FORMAT, encode(&self.path, "format", &CURRENT)?);
+        tracing::info!(agents = contents.agents.len(), from = self.format, to = CURRENT, "rewrote the store");
+        self.finish(batch, summary)?;
+        self.format = CURRENT;
+        Ok(())
+    }
+
+    /// Makes a batch durable, and the summary with it.
+    fn finish(&mut self, mut batch: sled::Batch, summary: Summary) -> Result<(), Error> {
+        let failed = |error| database_error(&self.path, error);
+        batch.insert(SUMMARY, encode(&self.path, "summary", &summary)?);
+        self.database.apply_batch(batch).map_err(failed)?;
+        self.database.flush().map_err(failed)?;
+        self.witness.record(summary.commit).map_err(Error::io(&self.path.with_file_name(COMMITS)))?;
+        self.summary = summary;
+        Ok(())
     }
 
     /// Opens the store in one directory and names another in errors, which is the one that it is a copy of.
@@ -80,12 +124,13 @@ impl Disk {
         let failed = |error| database_error(&path, error);
         // Every commit flushes for itself, so the periodic flush would only get in its way.
         let database =
-            sled::Config::new().path(directory.join(DATABASE)).flush_every_ms(None).open().map_err(failed)?;
+            sled::Config::new().path(directory.join(DATABASE)).flush_every_ms(None).cache_capacity(CACHE).open();
+        let database = database.map_err(failed)?;
         let witness_path = directory.join(COMMITS);
         let fresh = database.is_empty() && !witness_path.exists();
         if fresh {
             let mut batch = sled::Batch::default();
-            batch.insert(FORMAT, encode(&path, "format", &PLAIN)?);
+            batch.insert(FORMAT, encode(&path, "format", &CURRENT)?);
             batch.insert(SUMMARY, encode(&path, "summary", &Summary::default())?);
             database.apply_batch(batch).map_err(failed)?;
             database.flush().map_err(failed)?;
@@ -101,7 +146,7 @@ impl Disk {
         .map_err(Error::io(&commits))?;
         let known = match witness.last().map_err(Error::io(&commits))? {
             Some(last) if last <= summary.commit => {
-                return Ok(Self { path, database, witness, summary, format, _lock: None });
+                return Ok(Self { path, database, witness, summary, format, rehearsed: None, _lock: None });
             }
             Some(last) => format!("{last} were acknowledged"),
             None => format!("{commits:?} does not say how many were acknowledged"),
@@ -109,10 +154,15 @@ impl Disk {
         Err(corrupt(&path, SUMMARY, format!("has {} commits but {known}", summary.commit)))
     }
 
-    fn agent(&self, key: &[u8], value: &[u8]) -> Result<(AgentId, Record), Error> {
-        let id = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(AGENT)).and_then(|id| id.parse().ok());
-        let id = id.ok_or_else(|| corrupt(&self.path, key, "is not a record of this version"))?;
-        Ok((id, decode(&self.path, key, value)?))
+    fn agent(&self, key: &[u8], value: &[u8], pools: &mut Vec<PoolName>) -> Result<(AgentId, Record), Error> {
+        let unknown = || corrupt(&self.path, key, "is not a record of this version");
+        if self.format < CURRENT {
+            let id = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix("agent/")?.parse().ok());
+            return Ok((id.ok_or_else(unknown)?, decode(&self.path, key, value)?));
+        }
+        let id = record::id(key).ok_or_else(unknown)?;
+        let record = record::decode(value, pools).ok_or_else(|| corrupt(&self.path, key, "is not an agent's record"))?;
+        Ok((id, record))
     }
 
     fn pool(&self, prefix: &str, key: &[u8]) -> Result<PoolName, Error> {
@@ -133,7 +183,10 @@ impl Disk {
 
 impl Store for Disk {
     fn load(&mut self) -> Result<Contents, Error> {
-        let mut contents = Contents::default();
+        if let Some(contents) = self.rehearsed.take() {
+            return Ok(contents);
+        }
+        let (mut contents, mut pools) = (Contents::default(), Vec::new());
         let mut found = Summary { commit: self.summary.commit, ..Summary::default() };
         for entry in self.database.iter() {
             let (key, value) = entry.map_err(|error| database_error(&self.path, error))?;
@@ -148,7 +201,7 @@ impl Store for Disk {
                     contents.forecasts.push((self.pool(FORECAST, &key)?, bytes));
                 }
                 _ => {
-                    contents.agents.push(self.agent(&key, &value)?);
+                    contents.agents.push(self.agent(&key, &value, &mut pools)?);
                     found.agents += 1;
                 }
             }
@@ -162,28 +215,23 @@ impl Store for Disk {
     }
 
     fn commit(&mut self, writes: &[Write]) -> Result<(), Error> {
-        let failed = |error| database_error(&self.path, error);
         let mut summary = Summary { commit: self.summary.commit + 1, ..self.summary };
         let mut batch = sled::Batch::default();
-        let mut format = self.format;
         for write in writes {
             match write {
-                Write::Agent(id, record) => {
-                    let key = format!("{AGENT}{id}");
-                    let value = encode(&self.path, &key, record)?;
-                    summary.agents += u64::from(self.put(&mut batch, &mut summary, key.as_bytes(), value)?);
+                Write::Agent(id, agent) => {
+                    let (key, value) = (record::key(*id), record::encode(agent));
+                    summary.agents += u64::from(self.put(&mut batch, &mut summary, &key, value)?);
                 }
                 Write::Capacity(pool, capacity) => {
                     let key = format!("{CAPACITY}{pool}");
                     let value = encode(&self.path, &key, capacity)?;
                     self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
-                    format = format.max(WITH_CAPACITIES);
                 }
                 Write::Forecast(pool, forecast) => {
                     // No network is a record too: taking one away would need its own bookkeeping.
                     let value = forecast.as_ref().map_or_else(Vec::new, |forecast| forecast.bytes().to_vec());
                     self.put(&mut batch, &mut summary, format!("{FORECAST}{pool}").as_bytes(), value)?;
-                    format = format.max(WITH_FORECASTS);
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
@@ -191,16 +239,13 @@ impl Store for Disk {
                 }
             }
         }
-        if format != self.format {
-            batch.insert(FORMAT, encode(&self.path, "format", &format)?);
-        }
-        batch.insert(SUMMARY, encode(&self.path, "summary", &summary)?);
-        self.database.apply_batch(batch).map_err(failed)?;
-        self.database.flush().map_err(failed)?;
-        self.witness.record(summary.commit).map_err(Error::io(&self.path.with_file_name(COMMITS)))?;
-        (self.summary, self.format) = (summary, format);
-        Ok(())
+        self.finish(batch, summary)
     }
+}
+
+/// The key of an agent before format 4.
+fn old_key(id: AgentId) -> String {
+    format!("agent/{id}")
 }
 
 fn lock(directory: &Path) -> Result<File, Error> {
@@ -226,10 +271,10 @@ fn database_error(path: &Path, error: sled::Error) -> Error {
 
 fn check_format(path: &Path, database: &sled::Db) -> Result<u32, Error> {
     let version: u32 = required(path, database, FORMAT)?;
-    if (PLAIN..=WITH_FORECASTS).contains(&version) {
+    if (OLDEST..=CURRENT).contains(&version) {
         Ok(version)
     } else {
-        let known = format!("{PLAIN} to {WITH_FORECASTS}, which this program knows");
+        let known = format!("{OLDEST} to {CURRENT}, which this program knows");
         Err(corrupt(path, FORMAT, format!("version {version} is not {known}")))
     }
 }

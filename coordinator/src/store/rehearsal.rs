@@ -17,19 +17,20 @@ use super::{Contents, Error};
 /// The copy's name in the data directory, so that it is on the same disk, and found again after a crash.
 const COPY: &str = "rehearsal";
 
-/// Tries `start` on a copy of the named files and directories, as far as they exist, and removes the copy again. With
-/// none of them, this is a first start, and there is nothing to try. The caller holds the directory's lock.
+/// Tries `start` on a copy of the named files and directories, as far as they exist, removes the copy again, and gives
+/// what was read from it. With none of them, this is a first start, and there is nothing to try. The caller holds the
+/// directory's lock.
 pub(super) fn run(
     directory: &Path,
     parts: &[&str],
     start: impl FnOnce(&Path) -> Result<Contents, Error> + UnwindSafe,
-) -> Result<(), Error> {
+) -> Result<Option<Contents>, Error> {
     let aside = directory.join(COPY);
     // A crash in the middle of an earlier rehearsal has left its copy.
     remove(&aside)?;
     let parts: Vec<_> = parts.iter().filter(|part| directory.join(part).exists()).collect();
     if parts.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     // For the owner only: the original may be, too.
     DirBuilder::new().mode(0o700).create(&aside).map_err(Error::io(&aside))?;
@@ -38,10 +39,11 @@ pub(super) fn run(
         // sled gives up on some damage by panicking; for us that is one more way of saying that it cannot be read.
         let reason = "is damaged: reading it panicked; nothing was changed, restore it from a backup";
         let panicked = || Error::Database { path: directory.to_owned(), reason: reason.to_owned() };
-        catch_unwind(|| start(&aside)).unwrap_or_else(|_| Err(panicked())).map(drop)
+        catch_unwind(|| start(&aside)).unwrap_or_else(|_| Err(panicked()))
     });
     let removed = remove(&aside);
-    outcome.and(removed)
+    let contents = outcome?;
+    removed.map(|()| Some(contents))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {

@@ -172,27 +172,3 @@ async fn what_was_acknowledged_survives_a_crash() {
     let recovered = on_disk(crashed.path()).unwrap();
     assert!(matches!(recovered.forecast(&pool("default")), Err(Error::NoForecast(_))));
 }
-
-fn format(dir: &std::path::Path) -> String {
-    let store = sled::open(dir.join("store")).unwrap();
-    String::from_utf8(store.get("format").unwrap().unwrap().to_vec()).unwrap()
-}
-
-#[test]
-fn programs_that_know_of_no_networks_refuse_a_store_with_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let coordinator = on_disk(dir.path()).unwrap();
-    block_on(coordinator.set_capacity(&pool("default"), None)).unwrap();
-    drop(coordinator);
-    assert_eq!(format(dir.path()), "2", "they can read it while there is none");
-    let coordinator = on_disk(dir.path()).unwrap();
-    block_on(coordinator.set_forecast(&pool("default"), network(1))).unwrap();
-    // What is older must not take that back, in the same run or in a later one.
-    block_on(coordinator.set_capacity(&pool("default"), None)).unwrap();
-    drop(coordinator);
-    assert_eq!(format(dir.path()), "3");
-    let coordinator = on_disk(dir.path()).unwrap();
-    block_on(coordinator.set_capacity(&pool("default"), None)).unwrap();
-    drop(coordinator);
-    assert_eq!(format(dir.path()), "3");
-}

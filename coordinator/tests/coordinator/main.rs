@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests may fail as tests do
 
 mod allocation;
+mod batch;
 mod concurrency;
 mod damage;
 mod durability;
 mod forecast;
 mod http_bad;
 mod http_good;
+mod layout;
 mod lifecycle;
 mod lockstep;
 mod membership;

@@ -25,7 +25,8 @@ pub fn plans(scenario: &Scenario, seed: u64, capacity: &Capacity) -> anyhow::Res
     let tenants = (0..scenario.tenants()).map(|place| scenario.tenant(place, seed, Start::Sized));
     let tenants: Vec<TenantSpec> = tenants.collect::<Result<_, _>>()?;
     let mut plans: Vec<_> = tenants.iter().map(|tenant| yardstick::replicas_of(tenant, &cluster, SIZE)).collect();
-    let mut slots: Vec<_> = (0..tenants.len()).map(|place| Slot::new(&format!("{place:05}"))).collect();
+    let names = (0..tenants.len()).map(|place| format!("{place:05}").parse());
+    let mut slots: Vec<_> = names.map(|name| name.map(Slot::new)).collect::<Result<_, _>>()?;
     let (mut order, mut outcome) = (Vec::new(), Outcome::default());
     for step in 0..scenario.steps() {
         // The first entry of a plan is for the second step.

@@ -1,0 +1,162 @@
+//! Answers in their compact form.
+
+use super::{Bytes, Malformed, body, bytes::put};
+use crate::{
+    digest::Digest,
+    identity::Sequence,
+    mean_field::{AuxiliaryState, Detail, Kind, Moments},
+    scarcity::{Cores, Gibibytes, Grant, Headroom, Scarcity},
+    wire::{Answer, Directives},
+};
+
+const REFUSED: u8 = 0;
+const TAKEN: u8 = 1;
+
+const PAUSED: u8 = 1;
+const TEAM: u8 = 2;
+const SCARCITY: u8 = 4;
+const CORES: u8 = 8;
+const MEMORY: u8 = 16;
+const FORECAST: u8 = 32;
+const DETAIL: u8 = 64;
+
+/// Why one heartbeat was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The kind of problem, such as `stale-epoch`.
+    pub kind: String,
+    /// What was wrong.
+    pub detail: String,
+}
+
+/// Appends that a heartbeat was refused. Texts are cut to what fits.
+pub fn refused(out: &mut Vec<u8>, kind: &str, detail: &str) {
+    let cut = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
+    let (kind, detail) = (cut(kind, u8::MAX.into()), cut(detail, u16::MAX.into()));
+    out.extend_from_slice(&[REFUSED, kind.len() as u8]);
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(&(detail.len() as u16).to_le_bytes());
+    out.extend_from_slice(detail.as_bytes());
+}
+
+/// Appends that a heartbeat was taken.
+pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
+    let Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast } = answer;
+    let grant = scarcity.and_then(|scarcity| scarcity.grant);
+    let (cores, memory) = (grant.and_then(|grant| grant.cores), grant.and_then(|grant| grant.memory_gib));
+    let flags = [
+        (directives.paused, PAUSED),
+        (team_reward.is_some(), TEAM),
+        (scarcity.is_some(), SCARCITY),
+        (cores.is_some(), CORES),
+        (memory.is_some(), MEMORY),
+        (forecast.is_some(), FORECAST),
+        (auxiliary.detail.is_some(), DETAIL),
+    ];
+    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag);
+    out.extend_from_slice(&[TAKEN, flags]);
+    out.extend_from_slice(&sequence.0.to_le_bytes());
+    out.extend_from_slice(&auxiliary.others.to_le_bytes());
+    let AuxiliaryState { cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation, .. } = auxiliary;
+    for one in [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] {
+        put(out, &moments(one));
+    }
+    put(out, team_reward.as_slice());
+    if let Some(Scarcity { headroom, price, .. }) = scarcity {
+        let Headroom { free, load, saturation, unscheduled, memory } = headroom;
+        put(out, &[*free, *load, *saturation, *unscheduled, *memory, *price]);
+    }
+    put(out, cores.map(Cores::get).as_slice());
+    put(out, memory.map(Gibibytes::get).as_slice());
+    if let Some(digest) = forecast {
+        out.extend_from_slice(digest.bytes());
+    }
+    if let Some(Detail { states, categories, percentiles }) = &auxiliary.detail {
+        put(out, states);
+        for Kind { others, fields } in categories {
+            out.extend_from_slice(&others.to_le_bytes());
+            put(out, fields.map(|one| moments(&one)).as_flattened());
+        }
+        put(out, percentiles.as_flattened());
+    }
+}
+
+fn moments(one: &Moments) -> [f64; 3] {
+    [one.sum, one.mean, one.std]
+}
+
+/// Reads all answers.
+///
+/// # Errors
+/// If the bytes are not answers from the first to the last.
+pub fn answers(bytes: &[u8]) -> Result<Vec<Result<Answer, Refused>>, Malformed> {
+    let (count, mut bytes) = body(bytes)?;
+    let mut answers = Vec::with_capacity(count);
+    for number in 0..count {
+        let short = Malformed::Short(number);
+        let answer = match bytes.u8().ok_or(short)? {
+            REFUSED => Err(read_refused(&mut bytes).ok_or(short)?),
+            TAKEN => Ok(read_taken(&mut bytes).ok_or(short)?),
+            _ => return Err(Malformed::Unknown(number)),
+        };
+        answers.push(answer);
+    }
+    if bytes.0.is_empty() { Ok(answers) } else { Err(Malformed::Long(bytes.0.len())) }
+}
+
+fn read_refused(bytes: &mut Bytes<'_>) -> Option<Refused> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let length = bytes.u8()?;
+    let kind = text(bytes.skip(length.into())?);
+    let length = u16::from_le_bytes(bytes.take()?);
+    Some(Refused { kind, detail: text(bytes.skip(length.into())?) })
+}
+
+fn read_taken(bytes: &mut Bytes<'_>) -> Option<Answer> {
+    let flags = bytes.u8()?;
+    let has = |flag: u8| flags & flag != 0;
+    let (sequence, others) = (Sequence(bytes.u64()?), bytes.u64()?);
+    let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] = fields(bytes)?;
+    let team_reward = if has(TEAM) { Some(bytes.f64()?) } else { None };
+    let scarcity = if has(SCARCITY) { Some(bytes.floats::<6>()?) } else { None };
+    let cores = if has(CORES) { Some(Cores::clamped(bytes.f64()?)) } else { None };
+    let memory_gib = if has(MEMORY) { Some(Gibibytes::clamped(bytes.f64()?)) } else { None };
+    let grant = (has(CORES) || has(MEMORY)).then_some(Grant { cores, memory_gib });
+    let scarcity = scarcity.map(|[free, load, saturation, unscheduled, memory, price]| {
+        let headroom = Headroom { free, load, saturation, unscheduled, memory };
+        Scarcity { headroom, price, grant }
+    });
+    let forecast = if has(FORECAST) { Some(Digest::from(bytes.take()?)) } else { None };
+    let detail = if has(DETAIL) { Some(read_detail(bytes)?) } else { None };
+    let auxiliary = AuxiliaryState {
+        others,
+        cpu_limit,
+        memory_limit,
+        vertical,
+        horizontal,
+        slo_preservation,
+        utilisation,
+        detail,
+    };
+    Some(Answer { sequence, auxiliary, team_reward, directives: Directives { paused: has(PAUSED) }, scarcity, forecast })
+}
+
+fn fields(bytes: &mut Bytes<'_>) -> Option<[Moments; 6]> {
+    let mut fields = [Moments::default(); 6];
+    for field in &mut fields {
+        let [sum, mean, std] = bytes.floats()?;
+        *field = Moments { sum, mean, std };
+    }
+    Some(fields)
+}
+
+fn read_detail(bytes: &mut Bytes<'_>) -> Option<Detail> {
+    let mut detail = Detail { states: bytes.floats()?, ..Detail::default() };
+    for kind in &mut detail.categories {
+        *kind = Kind { others: bytes.u64()?, fields: fields(bytes)? };
+    }
+    for percentiles in &mut detail.percentiles {
+        *percentiles = bytes.floats()?;
+    }
+    Some(detail)
+}

@@ -1,0 +1,140 @@
+//! `POST /v1/heartbeats`: the steps of many agents in one request, as JSON or in the compact form.
+//!
+//! Each is taken or refused as if it had come alone. Only a body that is no batch at all is refused whole, and then none
+//! of it was taken.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request, State},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use meanfield_common::{
+    batch::{Answers, Heartbeats, MOST, One, Outcome, binary},
+    identity::AgentId,
+    invalid::Invalid,
+    wire::Heartbeat,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::task::yield_now;
+
+use super::{
+    agents::encode,
+    auth::Bearer,
+    body,
+    openapi::Batching,
+    problem::{Kind, Refusal, respond},
+};
+use crate::coordinator::Coordinator;
+
+/// The largest body: as many heartbeats as may come, with room to spare in either form.
+const LARGEST: usize = 8 << 20;
+/// After so many heartbeats others get their turn on this thread.
+const TURN: usize = 256;
+/// Bytes of most answers in the compact form.
+const ANSWER: usize = 176;
+
+/// A body in one of the two forms.
+#[derive(Debug)]
+pub struct Batch {
+    compact: bool,
+    bytes: Bytes,
+}
+
+impl FromRequest<Coordinator> for Batch {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, coordinator: &Coordinator) -> Result<Self, Response> {
+        let compact = body::is(request.headers(), binary::HEARTBEATS);
+        let media_type = if compact { binary::HEARTBEATS } else { "application/json" };
+        let bytes = body::bytes(request, media_type, LARGEST).await;
+        bytes.map(|bytes| Self { compact, bytes }).map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+/// Take the steps of many agents, in order, and answer each with the mean field of its others.
+///
+/// Idempotent like a single heartbeat. The answers are in the order of the heartbeats and in the form of the request.
+#[utoipa::path(
+    post,
+    path = "/v1/heartbeats",
+    tag = "agents",
+    request_body(
+        description = "At most 8192 heartbeats; the layout of the compact form is in `common/src/batch/binary.rs`",
+        content((Heartbeats = "application/json"), ("application/vnd.meanfield.heartbeats"))
+    ),
+    responses(
+        (
+            status = 200,
+            description = "Each was taken or refused, as its answer says",
+            content((Answers = "application/json"), ("application/vnd.meanfield.answers"))
+        ),
+        Batching
+    ),
+    security(("token" = []))
+)]
+pub async fn heartbeats(State(coordinator): State<Coordinator>, _: Bearer, batch: Batch) -> Response {
+    let Batch { compact, bytes } = batch;
+    let answered = if compact { self::compact(&coordinator, &bytes).await } else { json(&coordinator, &bytes).await };
+    respond(&coordinator, answered)
+}
+
+async fn compact(coordinator: &Coordinator, bytes: &[u8]) -> Result<Response, Refusal> {
+    let batch =
+        binary::Reader::new(bytes).map_err(|malformed| Refusal::new(Kind::MalformedBatch, malformed.to_string()))?;
+    let mut answers = Vec::with_capacity(8 + batch.len() * ANSWER);
+    binary::head(&mut answers, batch.len());
+    for (number, (agent, heartbeat)) in batch.enumerate() {
+        if number % TURN == TURN - 1 {
+            yield_now().await;
+        }
+        let refusal = match heartbeat {
+            Ok(heartbeat) => match coordinator.heartbeat(agent, &heartbeat) {
+                Ok(answer) => {
+                    binary::taken(&mut answers, &answer);
+                    continue;
+                }
+                Err(error) => Refusal::from(error),
+            },
+            Err(invalid) => Refusal::from(invalid),
+        };
+        let (kind, detail) = refusal.count(coordinator);
+        binary::refused(&mut answers, kind.name(), &detail);
+    }
+    let mut response = (StatusCode::OK, answers).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(binary::ANSWERS));
+    Ok(response)
+}
+
+/// The frame of [`Heartbeats`]: what is in it is read one by one, so that one that is bad spoils no other.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Frame {
+    heartbeats: Vec<Box<RawValue>>,
+}
+
+async fn json(coordinator: &Coordinator, bytes: &[u8]) -> Result<Response, Refusal> {
+    let Frame { heartbeats } = serde_json::from_slice(bytes).map_err(|_| body::explain::<Heartbeats>(bytes))?;
+    if heartbeats.len() > MOST {
+        return Err(Invalid::new("heartbeats", heartbeats.len(), format!("at most {MOST} of them")).into());
+    }
+    let mut answers = Vec::with_capacity(heartbeats.len());
+    for (number, one) in heartbeats.iter().enumerate() {
+        if number % TURN == TURN - 1 {
+            yield_now().await;
+        }
+        let taken = read(one).and_then(|(agent, heartbeat)| Ok(coordinator.heartbeat(agent, &heartbeat)?));
+        answers.push(match taken {
+            Ok(answer) => Outcome::Answer(Box::new(answer)),
+            Err(refusal) => Outcome::Problem(refusal.problem(coordinator).1),
+        });
+    }
+    encode(StatusCode::OK, &Answers { answers })
+}
+
+fn read(one: &RawValue) -> Result<(AgentId, Heartbeat), Refusal> {
+    let One { agent, heartbeat } =
+        serde_json::from_str(one.get()).map_err(|_| body::explain::<One>(one.get().as_bytes()))?;
+    Ok((agent, heartbeat))
+}
