@@ -55,7 +55,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     };
     let token = match &args.token {
         Some(token) => token.clone(),
-        None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?,
+        None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?.into(),
     };
     let link = Http::new(&args.coordinator, token)?;
     let (environment, mut target) = Alone::new(name, place, DAY_STEPS, args.seed)?;

@@ -8,6 +8,7 @@ use meanfield_common::{
     identity::{AgentName, PoolName},
     resources::{Bytes, MilliCores},
     scarcity::{Capacity, Weight},
+    secret::Secret,
 };
 
 use crate::trace::args::TraceArgs;
@@ -105,7 +106,7 @@ pub struct CoordinatorArgs {
     /// Bearer token of the API; without one, the token in the data directory, made at the first start. Prefer the
     /// environment: flags show in process lists.
     #[arg(long, env = "MEANFIELD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// Largest request body in bytes.
     #[arg(long, env = "MEANFIELD_MAX_BODY", default_value_t = 16 * 1024, value_name = "BYTES")]
     pub max_body: usize,
@@ -147,7 +148,7 @@ pub struct AgentArgs {
     pub coordinator: String,
     /// Bearer token of the coordinator. Prefer the environment: flags show in process lists.
     #[arg(long, env = "MEANFIELD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// The coordinator's data directory, to find the token in when none is given.
     #[arg(long, env = "MEANFIELD_DATA_DIR", default_value = "data", value_name = "DIR")]
     pub data_dir: PathBuf,

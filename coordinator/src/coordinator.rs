@@ -1,5 +1,7 @@
 //! The handle through which everything happens, in process or behind HTTP.
 
+mod tokens;
+
 use std::{
     sync::{
         Arc,
@@ -15,6 +17,7 @@ use meanfield_common::{
 };
 
 use crate::{
+    access::{Caller, Registry},
     clock::{Clock, milliseconds},
     error::Error,
     forecast::Forecast,
@@ -35,7 +38,7 @@ pub struct Coordinator(Arc<Inner>);
 struct Inner {
     options: Options,
     clock: Clock,
-    token: String,
+    registry: Arc<Registry>,
     membership: Arc<Membership>,
     writer: Writer,
     metrics: Metrics,
@@ -97,12 +100,15 @@ impl Coordinator {
         }
         let token = match (&options.token, &options.data_dir) {
             (Some(token), _) => token.clone(),
-            (None, Some(directory)) => token::read_or_create(directory)?,
-            (None, None) => token::generate()?,
+            (None, Some(directory)) => token::read_or_create(directory)?.into(),
+            (None, None) => token::generate()?.into(),
         };
-        let writer = Writer::start(store, Ledger::new(contents), Arc::clone(&membership), clock.clone())?;
+        let registry = Arc::new(Registry::new(token, options.rates, clock.clone()));
+        contents.tokens.iter().for_each(|(id, record)| registry.insert(*id, record.clone()));
+        let ledger = Ledger::new(contents);
+        let writer = Writer::start(store, ledger, Arc::clone(&membership), Arc::clone(&registry), clock.clone())?;
         let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { options, clock, token, membership, writer, metrics, draining })))
+        Ok(Self(Arc::new(Inner { options, clock, registry, membership, writer, metrics, draining })))
     }
 
     /// The configuration.
@@ -111,10 +117,10 @@ impl Coordinator {
         &self.0.options
     }
 
-    /// The bearer token of the HTTP API.
+    /// The coordinator's own token, which may do everything.
     #[must_use]
     pub fn token(&self) -> &str {
-        &self.0.token
+        self.0.registry.own().expose()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -335,6 +341,11 @@ impl Coordinator {
     #[must_use]
     pub fn ready(&self) -> bool {
         self.0.writer.works() && !self.0.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether a token may be used for this member; who is no member is refused further on.
+    pub(crate) fn covered(&self, caller: &Caller, agent: AgentId) -> bool {
+        self.0.membership.identify(agent, |pool, name| caller.covers(pool, name)).unwrap_or(true)
     }
 
     pub(crate) fn drain(&self) {

@@ -13,11 +13,12 @@
 //! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
 //! | `PUT /v1/pools/{pool}/capacity`, `DELETE ...` | orders a capacity, or goes back to the configured one |
 //! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/forecast` | the forecast network that the agents of a pool share |
+//! | `POST`, `GET /v1/tokens`, `DELETE /v1/tokens/{id}` | makes, lists and revokes tokens |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
 //!
-//! Everything below `/v1` needs the bearer token, and every refusal is a [`problem`]. Checks sit in extractors and
-//! not in middleware, which would cost each heartbeat an allocation or two: [`auth::Bearer`] comes first in every
-//! handler's arguments, so nothing is read from a stranger.
+//! Everything below `/v1` needs a bearer token, and every refusal is a [`problem`]. Checks sit in extractors and not in
+//! middleware, which would cost each heartbeat an allocation or two: one of those of [`auth`] comes first in every
+//! handler's arguments and says who may call it, so nothing is read from a stranger.
 
 pub mod agents;
 pub mod auth;
@@ -29,6 +30,7 @@ pub mod openapi;
 pub mod pools;
 pub mod problem;
 pub mod service;
+pub mod tokens;
 
 use axum::{
     Router,
@@ -54,6 +56,8 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(pools::show))
         .routes(routes!(pools::set_capacity, pools::clear_capacity))
         .routes(routes!(forecast::share, forecast::download, forecast::withdraw))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

@@ -4,7 +4,7 @@
 //! took it, and only then becomes visible in [`crate::membership`].
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -16,10 +16,14 @@ use meanfield_common::{
 use uuid::Uuid;
 
 use crate::{
+    access::{TokenId, TokenRecord},
     error::Error,
     forecast::Forecast,
     store::{Contents, Record, Write},
 };
+
+/// How many tokens there may be, each of which takes memory.
+const MOST_TOKENS: usize = 100_000;
 
 /// A change that must be durable before anybody hears of it.
 #[derive(Debug)]
@@ -35,6 +39,10 @@ pub(crate) enum Change {
     Capacity(PoolName, Option<Capacity>),
     /// The network that a pool's agents share from now on; none leaves each with the one it ships with.
     Forecast(PoolName, Option<Arc<Forecast>>),
+    /// A token that counts from now on.
+    Issue(TokenId, TokenRecord),
+    /// A token that counts no more.
+    Revoke(TokenId),
     /// Nothing: answered when everything before it is durable.
     Flush,
 }
@@ -48,6 +56,8 @@ pub(crate) enum Effect {
     PausedAll(bool),
     Capacity(PoolName, Option<Capacity>),
     Forecast(PoolName, Option<Arc<Forecast>>),
+    Issued(TokenId, TokenRecord),
+    Revoked(TokenId),
     Nothing,
 }
 
@@ -56,6 +66,7 @@ pub(crate) struct Ledger {
     agents: HashMap<AgentId, Record>,
     ids: HashMap<(PoolName, AgentName), AgentId>,
     paused: bool,
+    tokens: HashSet<TokenId>,
 }
 
 /// The records that changed since the last commit.
@@ -65,6 +76,7 @@ pub(crate) struct Dirty {
     paused: Option<bool>,
     capacities: BTreeMap<PoolName, Option<Capacity>>,
     forecasts: BTreeMap<PoolName, Option<Arc<Forecast>>>,
+    tokens: BTreeMap<TokenId, Option<TokenRecord>>,
 }
 
 impl Dirty {
@@ -72,14 +84,16 @@ impl Dirty {
         let agents = self.agents.into_iter().map(|(id, record)| Write::Agent(id, record));
         let capacities = self.capacities.into_iter().map(|(pool, capacity)| Write::Capacity(pool, capacity));
         let forecasts = self.forecasts.into_iter().map(|(pool, forecast)| Write::Forecast(pool, forecast));
-        agents.chain(self.paused.map(Write::Paused)).chain(capacities).chain(forecasts).collect()
+        let tokens = self.tokens.into_iter().map(|(id, record)| Write::Token(id, record));
+        agents.chain(self.paused.map(Write::Paused)).chain(capacities).chain(forecasts).chain(tokens).collect()
     }
 }
 
 impl Ledger {
     pub(crate) fn new(contents: Contents) -> Self {
         let ids = contents.agents.iter().map(|(id, record)| ((record.pool.clone(), record.name.clone()), *id));
-        Self { ids: ids.collect(), paused: contents.paused, agents: contents.agents.into_iter().collect() }
+        let tokens = contents.tokens.iter().map(|(id, _)| *id).collect();
+        Self { ids: ids.collect(), paused: contents.paused, tokens, agents: contents.agents.into_iter().collect() }
     }
 
     pub(crate) fn decide(&mut self, change: Change, dirty: &mut Dirty) -> Result<Effect, Error> {
@@ -121,6 +135,21 @@ impl Ledger {
             Change::Forecast(pool, forecast) => {
                 dirty.forecasts.insert(pool.clone(), forecast.clone());
                 Ok(Effect::Forecast(pool, forecast))
+            }
+            Change::Issue(id, record) => {
+                if self.tokens.len() >= MOST_TOKENS {
+                    return Err(Error::TooManyTokens(self.tokens.len()));
+                }
+                self.tokens.insert(id);
+                dirty.tokens.insert(id, Some(record.clone()));
+                Ok(Effect::Issued(id, record))
+            }
+            Change::Revoke(id) => {
+                if !self.tokens.remove(&id) {
+                    return Err(Error::UnknownToken(id));
+                }
+                dirty.tokens.insert(id, None);
+                Ok(Effect::Revoked(id))
             }
             Change::Flush => Ok(Effect::Nothing),
         }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`options`], [`clock`], [`error`] | configuration, injected time, what can go wrong |
 //! | [`coordinator`] | the handle: every operation, once |
+//! | [`access`] | tokens, roles and how often they may be used |
 //! | `membership`, `pool` | the members and the exact sums of their pools |
 //! | `claims` | what the members of a pool claim of its capacity, and who yields |
 //! | [`forecast`] | the forecast network that the agents of a pool share |
@@ -16,8 +17,9 @@
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
 //! | [`http`], [`server`] | the routes, and the daemon around them |
-//! | [`token`] | the bearer token of the API |
+//! | [`token`] | the coordinator's own token, given or in the data directory |
 
+pub mod access;
 mod claims;
 pub mod clock;
 pub mod coordinator;

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity};
+use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity, secret::Secret};
 
 /// A coordinator's configuration. [`Options::default`] keeps everything in memory.
 #[derive(Debug, Clone)]
@@ -19,13 +19,30 @@ pub struct Options {
     /// What the members of a pool may reserve together; pools that are not named are never scarce. An operator's word
     /// by the API counts more, and outlasts a restart.
     pub capacities: Vec<(PoolName, Capacity)>,
-    /// The bearer token of the HTTP API. `None` takes the one in the data directory, made at the first start; without
+    /// The coordinator's own token, which may do everything. `None` takes the one in the data directory, made at the first start; without
     /// a data directory, a new one.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
+    /// How often tokens may be used.
+    pub rates: Rates,
     /// The largest request body in bytes.
     pub max_body: usize,
     /// How long requests that are under way may take to finish after shutdown began.
     pub grace: Duration,
+}
+
+/// Requests a second that a token may make, unless it was made with a rate of its own; 0 is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// With an agents' token, which many agents may share, and with the coordinator's own.
+    pub agents: u32,
+    /// With any other.
+    pub others: u32,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self { agents: 200_000, others: 500 }
+    }
 }
 
 /// The pool that exists when none is configured.
@@ -40,6 +57,7 @@ impl Default for Options {
             pools: DEFAULT_POOL.parse().into_iter().collect(),
             capacities: Vec::new(),
             token: None,
+            rates: Rates::default(),
             max_body: 16 * 1024,
             grace: Duration::from_secs(10),
         }
@@ -78,7 +96,7 @@ impl Options {
             }
         }
         if let Some(token) = &self.token {
-            crate::token::check(token)?;
+            crate::token::check(token.expose())?;
         }
         if self.max_body < LEAST_BODY {
             return Err(Invalid::new("max_body", self.max_body, format!("at least {LEAST_BODY} bytes")));
@@ -116,7 +134,7 @@ mod tests {
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");
         for bad in ["short", "with a space in it", "tab\tin-the-middle-of-it", "umlaut-äöü-umlaut"] {
-            let error = refused(|o| o.token = Some(bad.to_owned()));
+            let error = refused(|o| o.token = Some(bad.into()));
             assert_eq!(error.field, "token");
             assert!(!error.to_string().contains(bad), "a secret must not be repeated: {error}");
         }

@@ -18,7 +18,7 @@ use meanfield_common::{
 use serde::de::DeserializeOwned;
 
 use super::problem::{Kind, Refusal};
-use crate::coordinator::Coordinator;
+use crate::{access::TokenId, coordinator::Coordinator};
 
 /// A JSON body of bounded size.
 #[derive(Debug)]
@@ -170,6 +170,18 @@ impl FromRequestParts<Coordinator> for Agent {
 pub struct Pool(pub PoolName);
 
 impl FromRequestParts<Coordinator> for Pool {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        segment(parts, coordinator).await.map(Self)
+    }
+}
+
+/// The token's id in the path.
+#[derive(Debug, Clone, Copy)]
+pub struct Token(pub TokenId);
+
+impl FromRequestParts<Coordinator> for Token {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {

@@ -71,7 +71,7 @@ macro_rules! refusals {
 
             impl IntoResponses for $name {
                 fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-                    responses(&[Kind::Unauthorised, $(Kind::$kind),*])
+                    responses(&[Kind::Unauthorised, Kind::Forbidden, Kind::TooManyRequests, $(Kind::$kind),*])
                 }
             }
         )*
@@ -105,6 +105,13 @@ refusals! {
     Downloading: InvalidValue UnknownPool NoForecast;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
+    /// Why no token is made.
+    Issuing: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        TooManyTokens Unavailable;
+    /// Why a list of tokens is refused.
+    TokenListing: InvalidValue UnknownField;
+    /// Why a token is not revoked.
+    Revoking: InvalidValue UnknownToken Unavailable;
     /// Why a look at anything else is refused.
     Viewing: ;
 }

@@ -2,12 +2,13 @@
 //!
 //! | record | holds |
 //! |---|---|
-//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, or 3 once a forecast network was given, which older programs must not miss |
+//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, or 3 once a forecast network was given, or 4 once a token was made, which older programs must not miss |
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`] |
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
+//! | `token/<id>` | a [`TokenRecord`]: the digest of its secret, and what it stands for |
 //!
 //! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
 //! start is tried on a copy first, see [`rehearsal`].
@@ -20,6 +21,8 @@ use std::{
 use meanfield_common::identity::{AgentId, PoolName};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::access::{TokenId, TokenRecord};
+
 use super::{
     Contents, Error, Record, Store, Write, rehearsal,
     witness::{Witness, hash},
@@ -31,10 +34,12 @@ const PAUSED: &[u8] = b"paused";
 const AGENT: &str = "agent/";
 const CAPACITY: &str = "capacity/";
 const FORECAST: &str = "forecast/";
-/// Without capacities, with them, and with forecast networks.
+const TOKEN: &str = "token/";
+/// Without capacities, with them, with forecast networks, and with tokens.
 const PLAIN: u32 = 1;
 const WITH_CAPACITIES: u32 = 2;
 const WITH_FORECASTS: u32 = 3;
+const WITH_TOKENS: u32 = 4;
 
 const DATABASE: &str = "store";
 const COMMITS: &str = "commits";
@@ -120,6 +125,20 @@ impl Disk {
         pool.ok_or_else(|| corrupt(&self.path, key, "is not a pool's name"))
     }
 
+    fn token(&self, key: &[u8], value: &[u8]) -> Result<(TokenId, TokenRecord), Error> {
+        let id = std::str::from_utf8(&key[TOKEN.len()..]).ok().and_then(|id| id.parse().ok());
+        let id = id.ok_or_else(|| corrupt(&self.path, key, "is not a token's id"))?;
+        Ok((id, decode(&self.path, key, value)?))
+    }
+
+    fn remove(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8]) -> Result<(), Error> {
+        if let Some(old) = self.database.get(key).map_err(|error| database_error(&self.path, error))? {
+            summary.digest = summary.digest.wrapping_sub(hash(&[key, &old]));
+            batch.remove(key);
+        }
+        Ok(())
+    }
+
     fn put(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8], value: Vec<u8>) -> Result<bool, Error> {
         let old = self.database.get(key).map_err(|error| database_error(&self.path, error))?;
         if let Some(old) = &old {
@@ -146,6 +165,9 @@ impl Store for Disk {
                 key_of_pool if key_of_pool.starts_with(FORECAST.as_bytes()) => {
                     let bytes = (!value.is_empty()).then(|| value.to_vec());
                     contents.forecasts.push((self.pool(FORECAST, &key)?, bytes));
+                }
+                key_of_token if key_of_token.starts_with(TOKEN.as_bytes()) => {
+                    contents.tokens.push(self.token(&key, &value)?);
                 }
                 _ => {
                     contents.agents.push(self.agent(&key, &value)?);
@@ -184,6 +206,17 @@ impl Store for Disk {
                     let value = forecast.as_ref().map_or_else(Vec::new, |forecast| forecast.bytes().to_vec());
                     self.put(&mut batch, &mut summary, format!("{FORECAST}{pool}").as_bytes(), value)?;
                     format = format.max(WITH_FORECASTS);
+                }
+                Write::Token(id, record) => {
+                    let key = format!("{TOKEN}{id}");
+                    match record {
+                        Some(record) => {
+                            let value = encode(&self.path, &key, record)?;
+                            self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                            format = format.max(WITH_TOKENS);
+                        }
+                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
+                    }
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
@@ -226,10 +259,10 @@ fn database_error(path: &Path, error: sled::Error) -> Error {
 
 fn check_format(path: &Path, database: &sled::Db) -> Result<u32, Error> {
     let version: u32 = required(path, database, FORMAT)?;
-    if (PLAIN..=WITH_FORECASTS).contains(&version) {
+    if (PLAIN..=WITH_TOKENS).contains(&version) {
         Ok(version)
     } else {
-        let known = format!("{PLAIN} to {WITH_FORECASTS}, which this program knows");
+        let known = format!("{PLAIN} to {WITH_TOKENS}, which this program knows");
         Err(corrupt(path, FORMAT, format!("version {version} is not {known}")))
     }
 }

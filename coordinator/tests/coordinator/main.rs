@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests may fail as tests do
 
+mod access;
 mod allocation;
 mod concurrency;
 mod damage;
@@ -13,5 +14,6 @@ mod lifecycle;
 mod lockstep;
 mod membership;
 mod openapi;
+mod roles;
 mod scarcity;
 mod support;
