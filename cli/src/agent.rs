@@ -57,7 +57,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
         Some(token) => token.clone(),
         None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?.into(),
     };
-    let link = Http::new(&args.coordinator, token)?;
+    let link = Http::trusting(&args.coordinator, token, &args.trust.read()?)?;
     let (environment, mut target) = Alone::new(name, place, DAY_STEPS, args.seed)?;
     target.weight = args.weight;
     let (pool, every, steps) = (args.pool.clone(), args.interval, args.steps);

@@ -7,7 +7,7 @@ use meanfield_common::{
     invalid::Invalid,
 };
 
-use crate::{access::TokenId, store, token};
+use crate::{access::TokenId, store, tls, token};
 
 /// Why the coordinator refused or failed. A refused request has changed nothing. Each says its reason itself and has no
 /// source, or a chain would say it twice.
@@ -73,6 +73,9 @@ pub enum Error {
     /// The token file cannot be used.
     #[error(transparent)]
     Token(#[from] token::Error),
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
     /// A thread or socket could not be set up or failed.
     #[error("{what}: {reason}")]
     Io {

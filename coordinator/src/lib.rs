@@ -17,6 +17,7 @@
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
 //! | [`http`], [`server`] | the routes, and the daemon around them |
+//! | [`tls`] | the certificate, and new ones while it runs |
 //! | [`token`] | the coordinator's own token, given or in the data directory |
 
 pub mod access;
@@ -33,6 +34,7 @@ pub mod options;
 mod pool;
 pub mod server;
 pub mod store;
+pub mod tls;
 pub mod token;
 pub mod view;
 mod writer;

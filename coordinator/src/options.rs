@@ -1,8 +1,14 @@
 //! How a coordinator is configured.
 
-use std::{path::PathBuf, time::Duration};
+mod limits;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity, secret::Secret};
+
+use crate::tls;
+
+pub use limits::{Limits, Rates};
 
 /// A coordinator's configuration. [`Options::default`] keeps everything in memory.
 #[derive(Debug, Clone)]
@@ -24,25 +30,14 @@ pub struct Options {
     pub token: Option<Secret>,
     /// How often tokens may be used.
     pub rates: Rates,
-    /// The largest request body in bytes.
-    pub max_body: usize,
+    /// What a connection may take, and how many there may be.
+    pub limits: Limits,
+    /// Certificate and key to serve https with; without them, http.
+    pub tls: Option<tls::Files>,
+    /// Whether addresses that others than this machine reach may be listened on without TLS.
+    pub insecure_listen: bool,
     /// How long requests that are under way may take to finish after shutdown began.
     pub grace: Duration,
-}
-
-/// Requests a second that a token may make, unless it was made with a rate of its own; 0 is no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rates {
-    /// With an agents' token, which many agents may share, and with the coordinator's own.
-    pub agents: u32,
-    /// With any other.
-    pub others: u32,
-}
-
-impl Default for Rates {
-    fn default() -> Self {
-        Self { agents: 200_000, others: 500 }
-    }
 }
 
 /// The pool that exists when none is configured.
@@ -58,7 +53,9 @@ impl Default for Options {
             capacities: Vec::new(),
             token: None,
             rates: Rates::default(),
-            max_body: 16 * 1024,
+            limits: Limits::default(),
+            tls: None,
+            insecure_listen: false,
             grace: Duration::from_secs(10),
         }
     }
@@ -70,7 +67,6 @@ impl Options {
     /// # Errors
     /// Names the first field that is out of its bounds.
     pub fn validate(&self) -> Result<(), Invalid> {
-        const LEAST_BODY: usize = 1024;
         let seconds = |duration: Duration| format!("{} s", duration.as_secs_f64());
         if self.suspect_after < Duration::from_millis(1) {
             return Err(Invalid::new("suspect_after", seconds(self.suspect_after), "at least 1 ms"));
@@ -98,10 +94,20 @@ impl Options {
         if let Some(token) = &self.token {
             crate::token::check(token.expose())?;
         }
-        if self.max_body < LEAST_BODY {
-            return Err(Invalid::new("max_body", self.max_body, format!("at least {LEAST_BODY} bytes")));
+        self.limits.validate()
+    }
+
+    /// Whether an address may be listened on: tokens would cross the network for everybody to read, so without TLS only
+    /// the loopback device may, unless it is said to be meant so.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_listen(&self, address: SocketAddr) -> Result<(), Invalid> {
+        if address.ip().to_canonical().is_loopback() || self.tls.is_some() || self.insecure_listen {
+            return Ok(());
         }
-        Ok(())
+        let bound = "a loopback address, which it has to be without --tls-cert and --tls-key or --insecure-listen";
+        Err(Invalid::new("listen", address, bound))
     }
 }
 
@@ -123,13 +129,42 @@ mod tests {
     }
 
     #[test]
+    fn beyond_loopback_needs_tls_or_a_word() {
+        let plain = Options::default();
+        for near in ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            plain.check_listen(near.parse().unwrap()).unwrap();
+        }
+        let files = tls::Files {
+            certificate: "a".into(),
+            key: "b".into(),
+            client_authorities: None,
+            clients: tls::Clients::default(),
+        };
+        let secure = Options { tls: Some(files), ..Options::default() };
+        let meant = Options { insecure_listen: true, ..Options::default() };
+        for far in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[::ffff:10.0.0.1]:1"] {
+            let far = far.parse().unwrap();
+            let error = plain.check_listen(far).unwrap_err();
+            assert!(error.field == "listen" && error.bound.contains("--insecure-listen"), "{error}");
+            secure.check_listen(far).unwrap();
+            meant.check_listen(far).unwrap();
+        }
+    }
+
+    #[test]
     fn each_field_is_named_when_it_is_wrong() {
         assert_eq!(refused(|o| o.suspect_after = Duration::ZERO).field, "suspect_after");
         assert_eq!(refused(|o| o.gone_after = o.suspect_after).field, "gone_after");
         assert_eq!(refused(|o| o.pools.clear()).field, "pools");
         let twice = refused(|o| o.pools.push("default".parse().unwrap()));
         assert_eq!((twice.field.as_str(), twice.value.as_str()), ("pools", "default"));
-        assert_eq!(refused(|o| o.max_body = 10).field, "max_body");
+        assert_eq!(refused(|o| o.limits.body = 10).field, "max_body");
+        assert_eq!(refused(|o| o.limits.head = 10).field, "max_head");
+        assert_eq!(refused(|o| o.limits.connections = 0).field, "max_connections");
+        assert_eq!(refused(|o| o.limits.head_time = Duration::ZERO).field, "head_time");
+        assert_eq!(refused(|o| o.limits.body_time = Duration::ZERO).field, "body_time");
+        assert_eq!(refused(|o| o.limits.idle_time = Duration::ZERO).field, "idle_time");
+        assert_eq!(refused(|o| o.limits.write_time = Duration::ZERO).field, "write_time");
         let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");

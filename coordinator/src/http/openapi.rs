@@ -80,13 +80,13 @@ macro_rules! refusals {
 
 refusals! {
     /// Why a registration is refused.
-    Registering: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Registering: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         Unavailable;
     /// Why a heartbeat is refused.
-    Heartbeating: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Heartbeating: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownAgent StaleEpoch ReplayedSequence ConflictingSequence StaleRound;
     /// Why a leave is refused.
-    Leaving: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Leaving: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownAgent StaleEpoch Unavailable;
     /// Why a request about one agent is refused.
     Naming: InvalidValue UnknownAgent Unavailable;
@@ -95,18 +95,18 @@ refusals! {
     /// Why a command to all is refused.
     Commanding: Unavailable;
     /// Why an order of a capacity is refused.
-    Ordering: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Ordering: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownPool Unavailable;
     /// Why it is refused to take such an order back.
     Reverting: InvalidValue UnknownPool Unavailable;
     /// Why a forecast network is refused.
-    Sharing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
+    Sharing: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
     /// Why a forecast network is not given out.
     Downloading: InvalidValue UnknownPool NoForecast;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why no token is made.
-    Issuing: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Issuing: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         TooManyTokens Unavailable;
     /// Why a list of tokens is refused.
     TokenListing: InvalidValue UnknownField;

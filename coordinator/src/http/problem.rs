@@ -57,6 +57,8 @@ kinds! {
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "This method is not possible here";
     /// The body could not be read to its end.
     UnreadableBody = "unreadable-body", BAD_REQUEST, "The body could not be read";
+    /// The body did not come to its end in time.
+    SlowBody = "slow-body", REQUEST_TIMEOUT, "The body took too long";
     /// The body is larger than the configured bound.
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "The body is too large";
     /// The body is not declared as what the route takes.
@@ -186,7 +188,7 @@ impl From<Error> for Refusal {
             Error::StaleRound { current, .. } => {
                 Self::new(Kind::StaleRound, detail).blame("round").bound(format!("at least {current}"))
             }
-            Error::Store(_) | Error::Closed | Error::Token(_) | Error::Io { .. } => {
+            Error::Store(_) | Error::Closed | Error::Token(_) | Error::Tls(_) | Error::Io { .. } => {
                 Self::new(Kind::Unavailable, detail)
             }
         }

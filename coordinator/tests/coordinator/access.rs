@@ -31,7 +31,7 @@ async fn a_token_is_shown_once_listed_without_its_secret_and_revoked() {
     let listed = served.get("/v1/tokens").await;
     let secret = issued.token.rsplit('_').next().unwrap();
     assert!(!listed.body.contains(secret), "{listed:?}");
-    assert_eq!(listed.json::<Tokens>().tokens, [issued.view.clone()]);
+    assert_eq!(listed.json::<Tokens>().tokens, std::slice::from_ref(&issued.view));
 
     // Wrong in one digit of the secret or of the id, cut, or in capitals.
     let flipped = |at: usize| {

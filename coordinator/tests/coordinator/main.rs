@@ -16,4 +16,6 @@ mod membership;
 mod openapi;
 mod roles;
 mod scarcity;
+mod slow;
 mod support;
+mod tls;

@@ -161,6 +161,11 @@ impl Served {
         send(self.request(Method::POST, path).json(body)).await
     }
 
+    /// The status of an answer to somebody without a token, if there is any answer.
+    pub(crate) async fn try_get(&self, path: &str) -> Option<StatusCode> {
+        self.bare(Method::GET, path).send().await.ok().map(|response| response.status())
+    }
+
     /// A metric's value, by its line up to the blank.
     pub(crate) async fn metric(&self, line: &str) -> f64 {
         let text = send(self.bare(Method::GET, "/metrics")).await.body;
