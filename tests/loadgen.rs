@@ -29,7 +29,10 @@ fn a_swarm_reports_churns_and_misbehaves_and_every_answer_is_as_it_should_be() {
         let (code, result, printed) = swarm(&coordinator, &[&flags[..], &bad[..]].concat());
         assert_eq!((code, &result["unexpected"]), (Some(0), &Value::from(0)), "{printed}\n{result}");
         let count = |name: &str| result[name].as_u64().unwrap();
-        assert!(count("taken") > 400 && count("refused") > 50 && count("joined") > 10 && count("left") > 10, "{result}");
+        assert!(
+            count("taken") > 400 && count("refused") > 50 && count("joined") > 10 && count("left") > 10,
+            "{result}"
+        );
         let requests = if batch == "1" { 600 } else { 12 };
         assert_eq!(result["latency_ms"]["count"], requests, "one for each planned request");
         assert!(result["latency_ms"]["p99"].as_f64() >= result["service_ms"]["p99"].as_f64(), "{result}");

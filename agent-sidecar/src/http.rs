@@ -5,10 +5,11 @@ use std::time::Duration;
 use meanfield_common::{
     identity::{AgentId, AgentName, ModelName, PoolName},
     invalid::Invalid,
+    secret::Secret,
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use meanfield_learner::forecast::MOST_BYTES;
-use reqwest::{Client, RequestBuilder, StatusCode, Url, header::CONTENT_TYPE};
+use reqwest::{Certificate, Client, Identity, RequestBuilder, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::link::{Error, Link, kind};
@@ -19,30 +20,38 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The largest base model that is downloaded.
 const MOST_MODEL_BYTES: usize = 4 << 20;
 
+/// Whom to believe where a coordinator speaks https, and what to show it in turn.
+#[derive(Clone, Default)]
+pub struct Trust {
+    /// The authorities that may have signed its certificate, as PEM; without them, those of the system.
+    pub authorities: Option<Vec<u8>>,
+    /// A certificate of one's own and its key, as PEM, for a coordinator that asks for one.
+    pub identity: Option<Vec<u8>>,
+}
+
 /// A coordinator at a URL. Clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Http {
     client: Client,
     base: String,
-    token: String,
+    token: Secret,
 }
 
 impl Http {
     /// The coordinator at `url`, spoken to with a bearer token. Nothing is sent yet.
-    pub fn new(url: &str, token: String) -> Result<Self, crate::Error> {
+    pub fn new(url: &str, token: impl Into<Secret>) -> Result<Self, crate::Error> {
+        Self::trusting(url, token, &Trust::default())
+    }
+
+    /// The same, with whom to believe.
+    pub fn trusting(url: &str, token: impl Into<Secret>, trust: &Trust) -> Result<Self, crate::Error> {
         // Without this a mistyped address would look like a coordinator that is away, for ever.
-        if !Url::parse(url).is_ok_and(|url| url.scheme() == "http" && url.has_host()) {
-            return Err(Invalid::new(
-                "coordinator",
-                url,
-                "a URL such as http://127.0.0.1:7600 (https is not supported)",
-            )
-            .into());
-        }
-        // System proxies are for the outside; a coordinator stands next door.
-        let client = Client::builder().timeout(PATIENCE).no_proxy().tcp_nodelay(true).build();
-        let client = client.map_err(|error| Error::Unreachable(error.to_string()))?;
-        Ok(Self { client, base: url.trim_end_matches('/').to_owned(), token })
+        let parsed = Url::parse(url).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+        let Some(parsed) = parsed else {
+            return Err(Invalid::new("coordinator", url, "a URL such as http://127.0.0.1:7600 or https://...").into());
+        };
+        let client = client(parsed.scheme() == "https", trust)?;
+        Ok(Self { client, base: url.trim_end_matches('/').to_owned(), token: token.into() })
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<reqwest::Response, Error> {
@@ -50,7 +59,7 @@ impl Http {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
-        let response = request.bearer_auth(&self.token).send().await.map_err(|error| unreachable(&error))?;
+        let response = request.bearer_auth(self.token.expose()).send().await.map_err(|error| unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -61,10 +70,38 @@ impl Http {
         Err(match (status, kind(&problem)) {
             (StatusCode::NOT_FOUND, "unknown-agent") => Error::Unknown,
             (StatusCode::CONFLICT, "stale-epoch") => Error::Superseded,
+            // Others use the same token too often: that passes, so it is no reason to give up.
+            (StatusCode::TOO_MANY_REQUESTS, _) => Error::Unreachable(problem.detail),
             _ if status.is_server_error() => Error::Unreachable(problem.detail),
             _ => Error::Refused(Box::new(problem)),
         })
     }
+}
+
+fn client(secure: bool, trust: &Trust) -> Result<Client, crate::Error> {
+    // Refused only if there is one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // System proxies are for the outside; a coordinator stands next door.
+    let mut builder = Client::builder().timeout(PATIENCE).no_proxy().tcp_nodelay(true);
+    let refused = |field, bound: &str, error: &reqwest::Error| Invalid::new(field, error, bound);
+    if let Some(pem) = &trust.authorities {
+        let bound = "PEM with at least one certificate";
+        let authorities = Certificate::from_pem_bundle(pem).map_err(|error| refused("ca-file", bound, &error))?;
+        if authorities.is_empty() {
+            return Err(Invalid::new("ca-file", "a file without certificates", bound).into());
+        }
+        builder = builder.tls_certs_only(authorities);
+    } else if !secure {
+        // Nobody is believed, so that the system's list, which may be absent, is not looked for.
+        builder = builder.tls_certs_only([]);
+    }
+    if let Some(pem) = &trust.identity {
+        // The error is not repeated: it might show a part of the key.
+        let bound = "PEM with a certificate and its private key";
+        let identity = Identity::from_pem(pem).map_err(|_| Invalid::new("client-cert", "that", bound))?;
+        builder = builder.identity(identity);
+    }
+    Ok(builder.build().map_err(|error| unreachable(&error))?)
 }
 
 async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, Error> {

@@ -57,9 +57,9 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
     };
     let token = match &args.token {
         Some(token) => token.clone(),
-        None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?,
+        None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?.into(),
     };
-    let mut link = Http::new(&args.coordinator, token)?;
+    let mut link = Http::trusting(&args.coordinator, token, &args.trust.read()?)?;
     let (environment, mut target) = Alone::new(name.clone(), place, DAY_STEPS, args.seed)?;
     target.weight = args.weight;
     let base: ModelName = match &args.base_model {

@@ -1,5 +1,7 @@
 //! Every command and every setting. The long name of a flag is its key in the configuration file too.
 
+pub mod security;
+
 use std::{net::SocketAddr, num::NonZero, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::BoolishValueParser};
@@ -8,9 +10,11 @@ use meanfield_common::{
     identity::{self, AgentName, PoolName},
     resources::{Bytes, MilliCores},
     scarcity::{Capacity, Weight},
+    secret::Secret,
 };
 
 use crate::{loadgen::args::LoadgenArgs, trace::args::TraceArgs};
+use security::{ServingArgs, TrustArgs};
 
 /// What Kubernetes aims at when nothing else is said.
 const HPA_TARGET: f64 = 0.8;
@@ -104,13 +108,12 @@ pub struct CoordinatorArgs {
     /// An agent without a heartbeat for so long is gone.
     #[arg(long, env = "MEANFIELD_GONE_AFTER", default_value = "2m", value_parser = duration, value_name = "TIME")]
     pub gone_after: Duration,
-    /// Bearer token of the API; without one, the token in the data directory, made at the first start. Prefer the
-    /// environment: flags show in process lists.
+    /// The coordinator's own token, which may do everything; without one, the token in the data directory, made at the
+    /// first start. Prefer the environment: flags show in process lists.
     #[arg(long, env = "MEANFIELD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub token: Option<String>,
-    /// Largest request body in bytes.
-    #[arg(long, env = "MEANFIELD_MAX_BODY", default_value_t = 16 * 1024, value_name = "BYTES")]
-    pub max_body: usize,
+    pub token: Option<Secret>,
+    #[command(flatten)]
+    pub serving: ServingArgs,
     /// How long requests may take to finish after a signal to stop.
     #[arg(long, env = "MEANFIELD_GRACE", default_value = "10s", value_parser = duration, value_name = "TIME")]
     pub grace: Duration,
@@ -164,10 +167,12 @@ pub struct AgentArgs {
     pub coordinator: String,
     /// Bearer token of the coordinator. Prefer the environment: flags show in process lists.
     #[arg(long, env = "MEANFIELD_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// The coordinator's data directory, to find the token in when none is given.
     #[arg(long, env = "MEANFIELD_DATA_DIR", default_value = "data", value_name = "DIR")]
     pub data_dir: PathBuf,
+    #[command(flatten)]
+    pub trust: TrustArgs,
     /// Name of the agent, unique in its pool [default: the function's name].
     #[arg(long, env = "MEANFIELD_NAME", value_name = "NAME")]
     pub name: Option<AgentName>,

@@ -204,7 +204,7 @@ mod tests {
         let file =
             "[coordinator]\nlisten = \"127.0.0.1:1\"\npools = [\"a\", \"b\"]\nmax-body = 4096\n[demo]\nquick = true";
         let args = coordinator(file, &[]);
-        assert_eq!((args.listen.port(), args.pools.len(), args.max_body), (1, 2, 4096));
+        assert_eq!((args.listen.port(), args.pools.len(), args.serving.max_body), (1, 2, 4096));
         assert_eq!(args.grace.as_secs(), 10, "the default stays");
         assert_eq!(coordinator(file, &["--listen", "127.0.0.1:2"]).listen.port(), 2, "a flag wins");
     }

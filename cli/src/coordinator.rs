@@ -10,6 +10,7 @@ use crate::{args::CoordinatorArgs, signals};
 
 pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
     signals::start_log(&args.log)?;
+    let (rates, limits, tls) = (args.serving.rates(), args.serving.limits(), args.serving.tls()?);
     let options = Options {
         data_dir: Some(args.data_dir),
         suspect_after: args.suspect_after,
@@ -17,7 +18,10 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         pools: args.pools,
         capacities: args.capacity,
         token: args.token,
-        max_body: args.max_body,
+        rates,
+        limits,
+        tls,
+        insecure_listen: args.serving.insecure_listen,
         grace: args.grace,
         models: models::Options {
             every: args.average_every,
@@ -28,6 +32,8 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         },
     };
     options.validate()?;
+    options.check_listen(args.listen)?;
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = signals::shutdown()?;
@@ -36,7 +42,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
             TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
         // The one line on standard output: with port 0, whoever started this reads the address here.
         let mut stdout = std::io::stdout();
-        writeln!(stdout, "http://{}", listener.local_addr()?)?;
+        writeln!(stdout, "{scheme}://{}", listener.local_addr()?)?;
         stdout.flush()?;
         serve(coordinator, listener, shutdown).await?;
         Ok(())

@@ -63,7 +63,12 @@ fn swarm(args: &SwarmArgs) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&report)? + "\n";
         fs::write(path, text).with_context(|| path.display().to_string())?;
     }
-    anyhow::ensure!(report.unexpected == 0, "{} answers were not as they should be: {}", report.unexpected, report.examples.join("; "));
+    anyhow::ensure!(
+        report.unexpected == 0,
+        "{} answers were not as they should be: {}",
+        report.unexpected,
+        report.examples.join("; ")
+    );
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`invalid`] | the one validation error: field, value, bound |
 //! | [`digest`] | what a file is known by |
+//! | [`secret`] | a text that must not be seen |
 //! | [`identity`] | agent ids, names, pools, categories, epochs, sequences |
 //! | [`resources`] | milli-cores, bytes, limits and requests, scaling bounds |
 //! | [`slo`] | service-level objectives and SLO preservation |
@@ -31,6 +32,7 @@ pub mod queue;
 pub mod resources;
 pub mod reward;
 pub mod scarcity;
+pub mod secret;
 pub mod slo;
 pub mod state;
 pub mod wire;

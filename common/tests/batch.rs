@@ -18,23 +18,9 @@ fn heartbeat() -> impl Strategy<Value = (AgentId, Heartbeat)> {
     let numbers = (any::<u128>(), any::<u64>(), any::<u64>(), any::<Option<u64>>());
     let shape = (prop::array::uniform7(-1.0..=1.0_f64), prop::array::uniform3(-1..=1_i64), -1e6..=1e6_f64);
     let claim = prop::option::of((prop::array::uniform5(0.0..=1e6_f64), 0.001..=1000.0_f64, 0..=1_000_000_u32));
-    (numbers, shape, claim, any::<bool>()).prop_map(|((id, epoch, sequence, round), (l, action, reward), claim, detail)| {
-        let [slo_preservation, cpu_utilisation, memory_utilisation, arrival_change, cpu_limit, memory_limit, replicas] =
-            l.map(Unit::clamped);
-        let [cpu, memory, horizontal] = action.map(|step| Step::try_from(step).unwrap());
-        let claim = claim.map(|([a, b, c, d, offered], weight, pending)| Claim {
-            wanted: Amount { cores: Cores::clamped(a), memory_gib: Gibibytes::clamped(b) },
-            held: Amount { cores: Cores::clamped(c), memory_gib: Gibibytes::clamped(d) },
-            offered: Cores::clamped(offered),
-            weight: Weight::clamped(weight),
-            pending: Pods::clamped(pending),
-            node_utilisation: Share::clamped(weight / 1000.0),
-        });
-        let beat = Heartbeat {
-            epoch: Epoch(epoch),
-            sequence: Sequence(sequence),
-            round,
-            state: LocalState {
+    (numbers, shape, claim, any::<bool>()).prop_map(
+        |((id, epoch, sequence, round), (l, action, reward), claim, detail)| {
+            let [
                 slo_preservation,
                 cpu_utilisation,
                 memory_utilisation,
@@ -42,14 +28,37 @@ fn heartbeat() -> impl Strategy<Value = (AgentId, Heartbeat)> {
                 cpu_limit,
                 memory_limit,
                 replicas,
-            },
-            action: Action { cpu, memory, replicas: horizontal },
-            reward: reward.try_into().unwrap(),
-            claim,
-            detail,
-        };
-        (AgentId(uuid::Uuid::from_u128(id)), beat)
-    })
+            ] = l.map(Unit::clamped);
+            let [cpu, memory, horizontal] = action.map(|step| Step::try_from(step).unwrap());
+            let claim = claim.map(|([a, b, c, d, offered], weight, pending)| Claim {
+                wanted: Amount { cores: Cores::clamped(a), memory_gib: Gibibytes::clamped(b) },
+                held: Amount { cores: Cores::clamped(c), memory_gib: Gibibytes::clamped(d) },
+                offered: Cores::clamped(offered),
+                weight: Weight::clamped(weight),
+                pending: Pods::clamped(pending),
+                node_utilisation: Share::clamped(weight / 1000.0),
+            });
+            let beat = Heartbeat {
+                epoch: Epoch(epoch),
+                sequence: Sequence(sequence),
+                round,
+                state: LocalState {
+                    slo_preservation,
+                    cpu_utilisation,
+                    memory_utilisation,
+                    arrival_change,
+                    cpu_limit,
+                    memory_limit,
+                    replicas,
+                },
+                action: Action { cpu, memory, replicas: horizontal },
+                reward: reward.try_into().unwrap(),
+                claim,
+                detail,
+            };
+            (AgentId(uuid::Uuid::from_u128(id)), beat)
+        },
+    )
 }
 
 fn moments() -> impl Strategy<Value = Moments> {
@@ -60,7 +69,8 @@ fn answer() -> impl Strategy<Value = Answer> {
     let fields = || prop::array::uniform6(moments());
     let grant = (prop::option::of(0.0..1e6_f64), prop::option::of(0.0..1e6_f64));
     let scarcity = prop::option::of((prop::array::uniform6(-2.0..2.0_f64), grant));
-    let detail = prop::option::of((prop::array::uniform7(-1.0..1.0_f64), fields(), prop::array::uniform3(-2.0..2.0_f64)));
+    let detail =
+        prop::option::of((prop::array::uniform7(-1.0..1.0_f64), fields(), prop::array::uniform3(-2.0..2.0_f64)));
     let rest = (prop::option::of(-1e6..1e6_f64), any::<bool>(), prop::option::of(any::<[u8; 32]>()));
     (any::<(u64, u64)>(), fields(), scarcity, detail, rest).prop_map(|(numbers, fields, scarcity, detail, rest)| {
         let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] = fields;

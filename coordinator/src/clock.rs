@@ -5,8 +5,11 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
+
+/// Where a manual clock's calendar starts: 2026.
+const MANUAL_EPOCH: u64 = 1_767_225_600;
 
 /// Monotonic milliseconds since some moment. Clones tell the same time.
 #[derive(Debug, Clone)]
@@ -46,6 +49,17 @@ impl Clock {
             Source::Manual(now) => now.load(Ordering::Relaxed),
         }
     }
+
+    /// The calendar's time in seconds since 1970, for what must outlast the process. It may be set back.
+    #[must_use]
+    pub fn unix(&self) -> u64 {
+        match &self.0 {
+            Source::System(_) => {
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+            }
+            Source::Manual(_) => MANUAL_EPOCH + self.now() / 1000,
+        }
+    }
 }
 
 /// A duration in whole milliseconds; half a billion years are as good as for ever.
@@ -63,7 +77,7 @@ mod tests {
         let twin = clock.clone();
         assert_eq!(clock.now(), 0);
         twin.advance(Duration::from_secs(2));
-        assert_eq!(clock.now(), 2000);
+        assert_eq!((clock.now(), clock.unix()), (2000, MANUAL_EPOCH + 2));
     }
 
     #[test]

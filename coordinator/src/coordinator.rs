@@ -1,6 +1,7 @@
 //! The handle through which everything happens, in process or behind HTTP.
 
 mod models;
+mod tokens;
 
 use std::sync::{
     Arc,
@@ -14,6 +15,7 @@ use meanfield_common::{
 };
 
 use crate::{
+    access::{Caller, Registry},
     clock::{Clock, milliseconds},
     error::Error,
     forecast::Forecast,
@@ -35,7 +37,7 @@ pub struct Coordinator(Arc<Inner>);
 struct Inner {
     options: Options,
     clock: Clock,
-    token: String,
+    registry: Arc<Registry>,
     membership: Arc<Membership>,
     writer: Writer,
     metrics: Metrics,
@@ -102,14 +104,17 @@ impl Coordinator {
         }
         let token = match (&options.token, &options.data_dir) {
             (Some(token), _) => token.clone(),
-            (None, Some(directory)) => token::read_or_create(directory)?,
-            (None, None) => token::generate()?,
+            (None, Some(directory)) => token::read_or_create(directory)?.into(),
+            (None, None) => token::generate()?.into(),
         };
-        let writer = Writer::start(store, Ledger::new(contents), Arc::clone(&membership), clock.clone())?;
+        let registry = Arc::new(Registry::new(token, options.rates, clock.clone()));
+        contents.tokens.iter().for_each(|(id, record)| registry.insert(*id, record.clone()));
+        let ledger = Ledger::new(contents);
+        let writer = Writer::start(store, ledger, Arc::clone(&membership), Arc::clone(&registry), clock.clone())?;
         // Behind the store, whose lock keeps others out of the directory.
         let models = Models::open(options.data_dir.as_deref(), options.models.clone())?;
         let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { options, clock, token, membership, writer, metrics, models, draining })))
+        Ok(Self(Arc::new(Inner { options, clock, registry, membership, writer, metrics, models, draining })))
     }
 
     /// The configuration.
@@ -118,10 +123,10 @@ impl Coordinator {
         &self.0.options
     }
 
-    /// The bearer token of the HTTP API.
+    /// The coordinator's own token, which may do everything.
     #[must_use]
     pub fn token(&self) -> &str {
-        &self.0.token
+        self.0.registry.own().expose()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -340,6 +345,11 @@ impl Coordinator {
     #[must_use]
     pub fn ready(&self) -> bool {
         self.0.writer.works() && !self.0.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether a token may be used for this member; who is no member is refused further on.
+    pub(crate) fn covered(&self, caller: &Caller, agent: AgentId) -> bool {
+        self.0.membership.identify(agent, |pool, name| caller.covers(pool, name)).unwrap_or(true)
     }
 
     pub(crate) fn drain(&self) {

@@ -7,7 +7,7 @@ use meanfield_common::{
     invalid::Invalid,
 };
 
-use crate::{models, store, token};
+use crate::{access::TokenId, models, store, tls, token};
 
 /// Why the coordinator refused or failed. A refused request has changed nothing. Each says its reason itself and has no
 /// source, or a chain would say it twice.
@@ -31,6 +31,12 @@ pub enum Error {
     /// The pool has no forecast network.
     #[error("the pool \"{0}\" has no forecast network: its agents use the one they ship with")]
     NoForecast(PoolName),
+    /// No token has this id, or no more.
+    #[error("there is no token {0}")]
+    UnknownToken(TokenId),
+    /// There is no room for another token.
+    #[error("there are {0} tokens already: revoke some first")]
+    TooManyTokens(usize),
     /// The agent has registered again since.
     #[error("epoch {} is not the current epoch {}", given.0, current.0)]
     StaleEpoch {
@@ -70,6 +76,9 @@ pub enum Error {
     /// The token file cannot be used.
     #[error(transparent)]
     Token(#[from] token::Error),
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
     /// A thread or socket could not be set up or failed.
     #[error("{what}: {reason}")]
     Io {

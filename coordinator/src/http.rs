@@ -18,11 +18,12 @@
 //! | `GET /v1/models/{model}/file` | the version that an agent gets, or any |
 //! | `PUT /v1/models/{model}/serving`, `POST .../rollback` | promotes, pins, tries out; goes back |
 //! | `PUT /v1/models/{model}/contributions/{id}` | what an agent has learnt |
+//! | `POST`, `GET /v1/tokens`, `DELETE /v1/tokens/{id}` | makes, lists and revokes tokens |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
 //!
-//! Everything below `/v1` needs the bearer token, and every refusal is a [`problem`]. Checks sit in extractors and
-//! not in middleware, which would cost each heartbeat an allocation or two: [`auth::Bearer`] comes first in every
-//! handler's arguments, so nothing is read from a stranger.
+//! Everything below `/v1` needs a bearer token, and every refusal is a [`problem`]. Checks sit in extractors and not in
+//! middleware, which would cost each heartbeat an allocation or two: one of those of [`auth`] comes first in every
+//! handler's arguments and says who may call it, so nothing is read from a stranger.
 
 pub mod agents;
 pub mod auth;
@@ -36,6 +37,7 @@ pub mod openapi;
 pub mod pools;
 pub mod problem;
 pub mod service;
+pub mod tokens;
 
 use axum::{
     Router,
@@ -68,6 +70,8 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(models::serve))
         .routes(routes!(models::roll_back))
         .routes(routes!(models::contribute))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

@@ -5,7 +5,10 @@
 
 mod roll;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use meanfield_common::{
     identity::{AgentId, Epoch, PoolName},
@@ -15,11 +18,15 @@ use meanfield_common::{
 use uuid::Uuid;
 
 use crate::{
+    access::{TokenId, TokenRecord},
     error::Error,
     forecast::Forecast,
     store::{Contents, Record, Write},
 };
 use roll::{Entry, Roll};
+
+/// How many tokens there may be, each of which takes memory.
+const MOST_TOKENS: usize = 100_000;
 
 /// A change that must be durable before anybody hears of it.
 #[derive(Debug)]
@@ -35,6 +42,10 @@ pub(crate) enum Change {
     Capacity(PoolName, Option<Capacity>),
     /// The network that a pool's agents share from now on; none leaves each with the one it ships with.
     Forecast(PoolName, Option<Arc<Forecast>>),
+    /// A token that counts from now on.
+    Issue(TokenId, TokenRecord),
+    /// A token that counts no more.
+    Revoke(TokenId),
     /// Nothing: answered when everything before it is durable.
     Flush,
 }
@@ -48,6 +59,8 @@ pub(crate) enum Effect {
     PausedAll(bool),
     Capacity(PoolName, Option<Capacity>),
     Forecast(PoolName, Option<Arc<Forecast>>),
+    Issued(TokenId, TokenRecord),
+    Revoked(TokenId),
     Nothing,
 }
 
@@ -55,6 +68,7 @@ pub(crate) enum Effect {
 pub(crate) struct Ledger {
     agents: Roll,
     paused: bool,
+    tokens: HashSet<TokenId>,
 }
 
 /// The records that changed since the last commit.
@@ -64,6 +78,7 @@ pub(crate) struct Dirty {
     paused: Option<bool>,
     capacities: BTreeMap<PoolName, Option<Capacity>>,
     forecasts: BTreeMap<PoolName, Option<Arc<Forecast>>>,
+    tokens: BTreeMap<TokenId, Option<TokenRecord>>,
 }
 
 impl Dirty {
@@ -71,13 +86,15 @@ impl Dirty {
         let agents = self.agents.into_iter().map(|(id, record)| Write::Agent(id, record));
         let capacities = self.capacities.into_iter().map(|(pool, capacity)| Write::Capacity(pool, capacity));
         let forecasts = self.forecasts.into_iter().map(|(pool, forecast)| Write::Forecast(pool, forecast));
-        agents.chain(self.paused.map(Write::Paused)).chain(capacities).chain(forecasts).collect()
+        let tokens = self.tokens.into_iter().map(|(id, record)| Write::Token(id, record));
+        agents.chain(self.paused.map(Write::Paused)).chain(capacities).chain(forecasts).chain(tokens).collect()
     }
 }
 
 impl Ledger {
     pub(crate) fn new(contents: Contents) -> Self {
-        Self { agents: Roll::new(contents.agents), paused: contents.paused }
+        let tokens = contents.tokens.iter().map(|(id, _)| *id).collect();
+        Self { agents: Roll::new(contents.agents), paused: contents.paused, tokens }
     }
 
     pub(crate) fn decide(&mut self, change: Change, dirty: &mut Dirty) -> Result<Effect, Error> {
@@ -119,6 +136,21 @@ impl Ledger {
             Change::Forecast(pool, forecast) => {
                 dirty.forecasts.insert(pool.clone(), forecast.clone());
                 Ok(Effect::Forecast(pool, forecast))
+            }
+            Change::Issue(id, record) => {
+                if self.tokens.len() >= MOST_TOKENS {
+                    return Err(Error::TooManyTokens(self.tokens.len()));
+                }
+                self.tokens.insert(id);
+                dirty.tokens.insert(id, Some(record.clone()));
+                Ok(Effect::Issued(id, record))
+            }
+            Change::Revoke(id) => {
+                if !self.tokens.remove(&id) {
+                    return Err(Error::UnknownToken(id));
+                }
+                dirty.tokens.insert(id, None);
+                Ok(Effect::Revoked(id))
             }
             Change::Flush => Ok(Effect::Nothing),
         }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`options`], [`clock`], [`error`] | configuration, injected time, what can go wrong |
 //! | [`coordinator`] | the handle: every operation, once |
+//! | [`access`] | tokens, roles and how often they may be used |
 //! | `membership`, `pool` | the members and the exact sums of their pools |
 //! | `claims` | what the members of a pool claim of its capacity, and who yields |
 //! | [`forecast`] | the forecast network that the agents of a pool share |
@@ -16,9 +17,11 @@
 //! | [`store`] | where it is written: sled, or nowhere |
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
-//! | [`http`], [`server`], `tasks` | the routes, the daemon around them, and what that does by itself |
-//! | [`token`] | the bearer token of the API |
+//! | [`http`], [`server`] | the routes, and the daemon around them |
+//! | [`tls`] | the certificate, and new ones while it runs |
+//! | [`token`] | the coordinator's own token, given or in the data directory |
 
+pub mod access;
 mod claims;
 pub mod clock;
 pub mod coordinator;
@@ -33,7 +36,7 @@ pub mod options;
 mod pool;
 pub mod server;
 pub mod store;
-mod tasks;
+pub mod tls;
 pub mod token;
 pub mod view;
 mod writer;

@@ -298,6 +298,12 @@ impl Membership {
         (silent, gone)
     }
 
+    /// Asks something of a member's pool and name, which its id stands for and which never change.
+    pub(crate) fn identify<T>(&self, id: AgentId, ask: impl FnOnce(&PoolName, &AgentName) -> T) -> Option<T> {
+        let member = self.members.get(&id)?;
+        Some(ask(&self.pool_of(&member).name, &member.name))
+    }
+
     pub(crate) fn agent(&self, id: AgentId, now: u64) -> Result<AgentView, Error> {
         let member = self.members.get(&id).ok_or(Error::UnknownAgent(id))?;
         Ok(self.view(id, &member, now))

@@ -88,6 +88,11 @@ pub struct Metrics {
     pub(crate) claims_capped: Counter,
     pub(crate) contributions: Counter,
     pub(crate) heartbeat_seconds: Histogram,
+    connections: Gauge,
+    pub(crate) connections_refused: Counter,
+    pub(crate) connections_cut: Counter,
+    pub(crate) handshakes_failed: Counter,
+    pub(crate) certificates_refused: Counter,
     refusals: Family<OfKind, Counter>,
     agents: Family<InState, Gauge>,
     paused: Gauge,
@@ -113,6 +118,11 @@ impl Metrics {
             contributions: Counter::default(),
             // 1 us to 0.26 s.
             heartbeat_seconds: Histogram::new(exponential_buckets(1e-6, 4.0, 10)),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            connections_cut: Counter::default(),
+            handshakes_failed: Counter::default(),
+            certificates_refused: Counter::default(),
             refusals: Family::default(),
             agents: Family::default(),
             paused: Gauge::default(),
@@ -147,6 +157,13 @@ impl Metrics {
             "Time to handle a heartbeat, from the parsed body to the answer",
             self.heartbeat_seconds.clone(),
         );
+        registry.register("connections", "Open connections", self.connections.clone());
+        let refused = "Connections closed at once, since there were too many";
+        registry.register("connections_refused", refused, self.connections_refused.clone());
+        registry.register("connections_cut", "Connections cut off for being slow", self.connections_cut.clone());
+        registry.register("handshakes_failed", "TLS handshakes that failed", self.handshakes_failed.clone());
+        let kept = "Changed certificates that could not be used";
+        registry.register("certificates_refused", kept, self.certificates_refused.clone());
         registry.register("agents", "Members by state", self.agents.clone());
         registry.register("paused", "Whether all agents are paused", self.paused.clone());
         registry.register("pool_agents", "Members by pool", self.pool_agents.clone());
@@ -213,6 +230,22 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
+    }
+}
+
+/// A connection that counts as open while this lives.
+pub(crate) struct Open(Gauge);
+
+impl Open {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        metrics.connections.inc();
+        Self(metrics.connections.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

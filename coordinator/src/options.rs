@@ -1,8 +1,14 @@
 //! How a coordinator is configured.
 
-use std::{path::PathBuf, time::Duration};
+mod limits;
 
-use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity, secret::Secret};
+
+use crate::tls;
+
+pub use limits::{Limits, Rates};
 
 use crate::models;
 
@@ -21,11 +27,17 @@ pub struct Options {
     /// What the members of a pool may reserve together; pools that are not named are never scarce. An operator's word
     /// by the API counts more, and outlasts a restart.
     pub capacities: Vec<(PoolName, Capacity)>,
-    /// The bearer token of the HTTP API. `None` takes the one in the data directory, made at the first start; without
+    /// The coordinator's own token, which may do everything. `None` takes the one in the data directory, made at the first start; without
     /// a data directory, a new one.
-    pub token: Option<String>,
-    /// The largest request body in bytes.
-    pub max_body: usize,
+    pub token: Option<Secret>,
+    /// How often tokens may be used.
+    pub rates: Rates,
+    /// What a connection may take, and how many there may be.
+    pub limits: Limits,
+    /// Certificate and key to serve https with; without them, http.
+    pub tls: Option<tls::Files>,
+    /// Whether addresses that others than this machine reach may be listened on without TLS.
+    pub insecure_listen: bool,
     /// How long requests that are under way may take to finish after shutdown began.
     pub grace: Duration,
     /// How base models follow their agents.
@@ -44,7 +56,10 @@ impl Default for Options {
             pools: DEFAULT_POOL.parse().into_iter().collect(),
             capacities: Vec::new(),
             token: None,
-            max_body: 16 * 1024,
+            rates: Rates::default(),
+            limits: Limits::default(),
+            tls: None,
+            insecure_listen: false,
             grace: Duration::from_secs(10),
             models: models::Options::default(),
         }
@@ -57,7 +72,6 @@ impl Options {
     /// # Errors
     /// Names the first field that is out of its bounds.
     pub fn validate(&self) -> Result<(), Invalid> {
-        const LEAST_BODY: usize = 1024;
         let seconds = |duration: Duration| format!("{} s", duration.as_secs_f64());
         if self.suspect_after < Duration::from_millis(1) {
             return Err(Invalid::new("suspect_after", seconds(self.suspect_after), "at least 1 ms"));
@@ -83,13 +97,23 @@ impl Options {
             }
         }
         if let Some(token) = &self.token {
-            crate::token::check(token)?;
+            crate::token::check(token.expose())?;
         }
         self.models.validate()?;
-        if self.max_body < LEAST_BODY {
-            return Err(Invalid::new("max_body", self.max_body, format!("at least {LEAST_BODY} bytes")));
+        self.limits.validate()
+    }
+
+    /// Whether an address may be listened on: tokens would cross the network for everybody to read, so without TLS only
+    /// the loopback device may, unless it is said to be meant so.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_listen(&self, address: SocketAddr) -> Result<(), Invalid> {
+        if address.ip().to_canonical().is_loopback() || self.tls.is_some() || self.insecure_listen {
+            return Ok(());
         }
-        Ok(())
+        let bound = "a loopback address, which it has to be without --tls-cert and --tls-key or --insecure-listen";
+        Err(Invalid::new("listen", address, bound))
     }
 }
 
@@ -111,23 +135,52 @@ mod tests {
     }
 
     #[test]
+    fn beyond_loopback_needs_tls_or_a_word() {
+        let plain = Options::default();
+        for near in ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            plain.check_listen(near.parse().unwrap()).unwrap();
+        }
+        let files = tls::Files {
+            certificate: "a".into(),
+            key: "b".into(),
+            client_authorities: None,
+            clients: tls::Clients::default(),
+        };
+        let secure = Options { tls: Some(files), ..Options::default() };
+        let meant = Options { insecure_listen: true, ..Options::default() };
+        for far in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[::ffff:10.0.0.1]:1"] {
+            let far = far.parse().unwrap();
+            let error = plain.check_listen(far).unwrap_err();
+            assert!(error.field == "listen" && error.bound.contains("--insecure-listen"), "{error}");
+            secure.check_listen(far).unwrap();
+            meant.check_listen(far).unwrap();
+        }
+    }
+
+    #[test]
     fn each_field_is_named_when_it_is_wrong() {
         assert_eq!(refused(|o| o.suspect_after = Duration::ZERO).field, "suspect_after");
         assert_eq!(refused(|o| o.gone_after = o.suspect_after).field, "gone_after");
         assert_eq!(refused(|o| o.pools.clear()).field, "pools");
         let twice = refused(|o| o.pools.push("default".parse().unwrap()));
         assert_eq!((twice.field.as_str(), twice.value.as_str()), ("pools", "default"));
-        assert_eq!(refused(|o| o.max_body = 10).field, "max_body");
         assert_eq!(refused(|o| o.models.every = Duration::ZERO).field, "average_every");
         assert_eq!(refused(|o| o.models.rate = 0.0).field, "average_rate");
         assert_eq!(refused(|o| o.models.trim = 0.5).field, "average_trim");
         assert_eq!(refused(|o| o.models.least = 2).field, "average_least");
         assert_eq!(refused(|o| o.models.kept = 0).field, "kept_versions");
+        assert_eq!(refused(|o| o.limits.body = 10).field, "max_body");
+        assert_eq!(refused(|o| o.limits.head = 10).field, "max_head");
+        assert_eq!(refused(|o| o.limits.connections = 0).field, "max_connections");
+        assert_eq!(refused(|o| o.limits.head_time = Duration::ZERO).field, "head_time");
+        assert_eq!(refused(|o| o.limits.body_time = Duration::ZERO).field, "body_time");
+        assert_eq!(refused(|o| o.limits.idle_time = Duration::ZERO).field, "idle_time");
+        assert_eq!(refused(|o| o.limits.write_time = Duration::ZERO).field, "write_time");
         let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");
         for bad in ["short", "with a space in it", "tab\tin-the-middle-of-it", "umlaut-äöü-umlaut"] {
-            let error = refused(|o| o.token = Some(bad.to_owned()));
+            let error = refused(|o| o.token = Some(bad.into()));
             assert_eq!(error.field, "token");
             assert!(!error.to_string().contains(bad), "a secret must not be repeated: {error}");
         }

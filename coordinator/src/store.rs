@@ -1,8 +1,8 @@
 //! Where membership, pauses and what operators ordered are written down.
 //!
 //! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; the
-//! capacities that operators ordered and the forecast networks that they gave; and whether everybody is paused. It is
-//! read once, at the start, and never repairs what it finds.
+//! capacities that operators ordered and the forecast networks that they gave; the tokens that admins made, by their
+//! digests; and whether everybody is paused. It is read once, at the start, and never repairs what it finds.
 
 mod disk;
 mod record;
@@ -21,7 +21,10 @@ use meanfield_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::forecast::Forecast;
+use crate::{
+    access::{TokenId, TokenRecord},
+    forecast::Forecast,
+};
 
 pub use disk::Disk;
 
@@ -55,6 +58,8 @@ pub struct Contents {
     /// The bytes of the pools' forecast networks, none being as good as no entry. A store keeps one also where this
     /// version cannot use it.
     pub forecasts: Vec<(PoolName, Option<Vec<u8>>)>,
+    /// The tokens that admins made and did not revoke.
+    pub tokens: Vec<(TokenId, TokenRecord)>,
 }
 
 /// One change.
@@ -68,6 +73,8 @@ pub enum Write {
     Capacity(PoolName, Option<Capacity>),
     /// The forecast network of a pool, or that it has none.
     Forecast(PoolName, Option<Arc<Forecast>>),
+    /// A token, or that it was revoked.
+    Token(TokenId, Option<TokenRecord>),
 }
 
 /// A place to keep [`Contents`].

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    access::Registry,
     clock::Clock,
     error::Error,
     ledger::{Change, Dirty, Effect, Ledger},
@@ -49,11 +50,12 @@ impl Writer {
         store: Box<dyn Store>,
         ledger: Ledger,
         membership: Arc<Membership>,
+        registry: Arc<Registry>,
         clock: Clock,
     ) -> Result<Self, Error> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let failure = Arc::default();
-        let mut work = Work { store, ledger, membership, clock, failure: Arc::clone(&failure) };
+        let mut work = Work { store, ledger, membership, registry, clock, failure: Arc::clone(&failure) };
         let thread = thread::Builder::new()
             .name("coordinator-store".to_owned())
             .spawn(move || work.run(jobs))
@@ -99,6 +101,7 @@ struct Work {
     store: Box<dyn Store>,
     ledger: Ledger,
     membership: Arc<Membership>,
+    registry: Arc<Registry>,
     clock: Clock,
     failure: Arc<Mutex<Option<Arc<store::Error>>>>,
 }
@@ -152,6 +155,8 @@ impl Work {
             Effect::PausedAll(paused) => self.membership.pause_all(paused),
             Effect::Capacity(pool, capacity) => self.membership.set_capacity(&pool, capacity),
             Effect::Forecast(pool, forecast) => self.membership.set_forecast(&pool, forecast),
+            Effect::Issued(id, record) => self.registry.insert(id, record),
+            Effect::Revoked(id) => self.registry.remove(id),
             Effect::Nothing => {}
         }
         Outcome::Done

@@ -133,7 +133,7 @@ async fn a_port_where_nobody_listens_is_unreachable_and_says_so() {
 
 #[test]
 fn an_address_that_is_no_url_is_refused_at_once() {
-    for bad in ["", "127.0.0.1:7600", "localhost:7600", "https://next.door", "/tmp/socket"] {
+    for bad in ["", "127.0.0.1:7600", "localhost:7600", "ftp://next.door", "/tmp/socket"] {
         assert!(matches!(Http::new(bad, String::new()), Err(meanfield_agent::Error::Invalid(_))), "{bad:?}");
     }
 }

@@ -27,7 +27,8 @@ impl Running {
         command.args(["--suspect-after", "1h", "--gone-after", "2h", "--data-dir"]).arg(data);
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        let read = child.stdout.take().context("no output").and_then(|out| Ok(BufReader::new(out).read_line(&mut line)?));
+        let read =
+            child.stdout.take().context("no output").and_then(|out| Ok(BufReader::new(out).read_line(&mut line)?));
         let found = read.and_then(|_| {
             let address = line.trim().strip_prefix("http://").context("the coordinator did not start")?.parse()?;
             Ok((address, token::read(data)?))
@@ -44,12 +45,7 @@ impl Running {
     }
 
     pub(super) fn swarm(&self, connections: usize) -> anyhow::Result<Swarm> {
-        Ok(Swarm {
-            address: self.address,
-            token: self.token.as_str().into(),
-            pool: "default".parse()?,
-            connections,
-        })
+        Ok(Swarm { address: self.address, token: self.token.as_str().into(), pool: "default".parse()?, connections })
     }
 
     /// Its resident bytes.

@@ -85,7 +85,8 @@ impl Contest {
         let (mut our_rates, mut bare_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..RUNS {
             let requests = self.requests(EACH)?;
-            let (ours, bare) = (rate(&self.runtime, &self.ours, &requests)?, rate(&self.runtime, &self.bare, &requests)?);
+            let (ours, bare) =
+                (rate(&self.runtime, &self.ours, &requests)?, rate(&self.runtime, &self.bare, &requests)?);
             our_rates.push(ours);
             bare_rates.push(bare);
             ratios.push(ours / bare);
@@ -124,9 +125,7 @@ impl Contest {
     fn requests(&mut self, each: u64) -> anyhow::Result<Vec<Vec<u8>>> {
         let sequences = self.sequence + 1..=self.sequence + each;
         self.sequence += each;
-        let all = sequences.flat_map(|sequence| {
-            self.agents.iter().map(move |one| (one, sequence))
-        });
+        let all = sequences.flat_map(|sequence| self.agents.iter().map(move |one| (one, sequence)));
         Ok(all.map(|(one, sequence)| self.ours.heartbeat(one.agent, one.epoch, sequence)).collect::<Result<_, _>>()?)
     }
 }

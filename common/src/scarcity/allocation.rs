@@ -197,9 +197,9 @@ pub fn allocate(
         }
         slot.grant = None;
     }
-    let taken = order.iter().fold([0_i128; 2], |sum, &index| {
-        [0, 1].map(|which| sum[which] + i128::from(slots[index].takes[which]))
-    });
+    let taken = order
+        .iter()
+        .fold([0_i128; 2], |sum, &index| [0, 1].map(|which| sum[which] + i128::from(slots[index].takes[which])));
     let scarce = [0, 1].map(|which| taken[which] > i128::from(size[which]));
     if scarce == [false; 2] {
         slots.iter_mut().for_each(|slot| slot.cut = None);

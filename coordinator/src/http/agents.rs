@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    auth::Bearer,
+    auth::{Member, Operator, Reader},
     body::{Agent, Json},
     openapi::{Leaving, Listing, Naming, Registering},
     problem::{Kind, Refusal, respond},
@@ -34,9 +34,16 @@ const LARGEST_LIMIT: usize = 1000;
     tag = "agents",
     request_body = Register,
     responses((status = 201, description = "Registered, durably", body = Registered), Registering),
-    security(("token" = []))
+    security(("token" = ["agent"]))
 )]
-pub async fn register(State(coordinator): State<Coordinator>, _: Bearer, Json(register): Json<Register>) -> Response {
+pub async fn register(
+    State(coordinator): State<Coordinator>,
+    member: Member,
+    Json(register): Json<Register>,
+) -> Response {
+    if let Err(refusal) = member.check(&register) {
+        return refusal.respond(&coordinator);
+    }
     let registered = coordinator.register(register).await;
     respond(&coordinator, registered.map_err(Refusal::from).and_then(|body| encode(StatusCode::CREATED, &body)))
 }
@@ -63,9 +70,9 @@ pub struct Page {
         ("pool" = Option<String>, Query, description = "Only agents of this pool"),
     ),
     responses((status = 200, description = "A page", body = Page), Listing),
-    security(("token" = []))
+    security(("token" = ["reader"]))
 )]
-pub async fn list(State(coordinator): State<Coordinator>, _: Bearer, selection: Selection) -> Response {
+pub async fn list(State(coordinator): State<Coordinator>, _: Reader, selection: Selection) -> Response {
     let Selection { limit, after, pool } = selection;
     if let Some(Err(error)) = pool.as_ref().map(|pool| coordinator.pool(pool)) {
         return Refusal::from(error).respond(&coordinator);
@@ -130,9 +137,9 @@ impl Selection {
     tag = "agents",
     params(("id" = uuid::Uuid, Path, description = "The agent's id")),
     responses((status = 200, description = "The agent", body = AgentView), Naming),
-    security(("token" = []))
+    security(("token" = ["reader"]))
 )]
-pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Agent(agent): Agent) -> Response {
+pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Agent(agent): Agent) -> Response {
     let view = coordinator.agent(agent).map_err(Refusal::from);
     respond(&coordinator, view.and_then(|view| encode(StatusCode::OK, &view)))
 }
@@ -145,9 +152,9 @@ pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Agent(agent
     tag = "agents",
     params(("id" = uuid::Uuid, Path, description = "The agent's id")),
     responses((status = 204, description = "Removed, durably"), Naming),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn remove(State(coordinator): State<Coordinator>, _: Bearer, Agent(agent): Agent) -> Response {
+pub async fn remove(State(coordinator): State<Coordinator>, _: Operator, Agent(agent): Agent) -> Response {
     let removed = coordinator.remove(agent).await;
     respond(&coordinator, done(removed))
 }
@@ -160,14 +167,17 @@ pub async fn remove(State(coordinator): State<Coordinator>, _: Bearer, Agent(age
     params(("id" = uuid::Uuid, Path, description = "The agent's id")),
     request_body = Leave,
     responses((status = 204, description = "Left, durably"), Leaving),
-    security(("token" = []))
+    security(("token" = ["agent"]))
 )]
 pub async fn leave(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    member: Member,
     Agent(agent): Agent,
     Json(leave): Json<Leave>,
 ) -> Response {
+    if let Err(refusal) = member.check_agent(&coordinator, agent) {
+        return refusal.respond(&coordinator);
+    }
     let left = coordinator.leave(agent, leave).await;
     respond(&coordinator, done(left))
 }

@@ -1,32 +1,112 @@
-//! The bearer token.
+//! Who may call: each handler says so by the extractor that comes first in its arguments.
+//!
+//! | extractor | lets in |
+//! |---|---|
+//! | [`Admin`] | admins |
+//! | [`Operator`] | operators and admins |
+//! | [`Reader`] | readers, operators and admins |
+//! | [`Member`] | agents and admins; the handler asks whether the token covers the agent |
+//! | [`Anyone`] | every token that counts; the handler asks whether it covers the pool |
+//!
+//! Each holds the [`Caller`], for whoever must know who did something.
 
 use axum::{
     extract::FromRequestParts,
     http::{header, request::Parts},
     response::Response,
 };
-use subtle::ConstantTimeEq;
+use meanfield_common::{
+    identity::{AgentId, PoolName},
+    wire::Register,
+};
 
 use super::problem::{Kind, Refusal};
-use crate::coordinator::Coordinator;
+use crate::{
+    access::{Caller, Denied, Role},
+    coordinator::Coordinator,
+};
 
-/// Proof that the request carried the token.
-#[derive(Debug)]
-pub struct Bearer(());
+macro_rules! extractors {
+    ($($(#[$doc:meta])* $name:ident: $needed:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone)]
+            pub struct $name(pub Caller);
 
-impl FromRequestParts<Coordinator> for Bearer {
-    type Rejection = Response;
+            impl FromRequestParts<Coordinator> for $name {
+                type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-        let detail = match given {
-            // The length of a token is no secret, its content takes the same time to compare wherever it differs.
-            Some(given) if bool::from(given.ct_eq(coordinator.token().as_bytes())) => return Ok(Self(())),
-            Some(_) => "the token is not this coordinator's",
-            None => "there is no `Authorization: Bearer TOKEN` header",
-        };
-        Err(Refusal::new(Kind::Unauthorised, detail).respond(coordinator))
+                async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+                    admit(parts, coordinator, $needed).map(Self).map_err(|refusal| refusal.respond(coordinator))
+                }
+            }
+        )*
+    };
+}
+
+extractors! {
+    /// A token that may do everything.
+    Admin: Some(Role::Admin);
+    /// A token that may change what agents do.
+    Operator: Some(Role::Operator);
+    /// A token that may look.
+    Reader: Some(Role::Reader);
+    /// A token that may be an agent.
+    Member: Some(Role::Agent);
+    /// A token that counts.
+    Anyone: None;
+}
+
+fn admit(parts: &Parts, coordinator: &Coordinator, needed: Option<Role>) -> Result<Caller, Refusal> {
+    let unauthorised = |detail| Refusal::new(Kind::Unauthorised, detail);
+    let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    let given = given.ok_or_else(|| unauthorised("there is no `Authorization: Bearer TOKEN` header"))?;
+    let caller = coordinator.admit(given).map_err(|denied| match denied {
+        Denied::Unknown => unauthorised("the token is not this coordinator's"),
+        Denied::Expired => unauthorised("the token has expired"),
+        Denied::TooOften(wait) => Refusal::too_often(wait),
+    })?;
+    match needed {
+        Some(needed) if !caller.role().includes(needed) => {
+            let (name, role) = (caller.name(), caller.role().name());
+            let detail = format!("this needs the role {}; the token \"{name}\" has the role {role}", needed.name());
+            Err(Refusal::new(Kind::Forbidden, detail).blame("role").bound(needed.holders()))
+        }
+        _ => Ok(caller),
     }
+}
+
+impl Member {
+    /// Whether the token may be used to register this agent.
+    pub(crate) fn check(&self, register: &Register) -> Result<(), Refusal> {
+        if self.0.covers(&register.pool, &register.name) {
+            return Ok(());
+        }
+        let detail = format!("the token may not be used for \"{}\" in the pool \"{}\"", register.name, register.pool);
+        Err(out_of_scope(&self.0, detail))
+    }
+
+    /// Whether the token may be used for this member. Who is no member is refused further on.
+    pub(crate) fn check_agent(&self, coordinator: &Coordinator, agent: AgentId) -> Result<(), Refusal> {
+        if self.0.role() != Role::Agent || coordinator.covered(&self.0, agent) {
+            return Ok(());
+        }
+        Err(out_of_scope(&self.0, format!("the token may not be used for agent {agent}")))
+    }
+}
+
+impl Anyone {
+    /// Whether the token may be used for something of this pool.
+    pub(crate) fn check_pool(&self, pool: &PoolName) -> Result<(), Refusal> {
+        if self.0.covers_pool(pool) {
+            return Ok(());
+        }
+        Err(out_of_scope(&self.0, format!("the token may not be used for the pool \"{pool}\"")))
+    }
+}
+
+fn out_of_scope(caller: &Caller, detail: String) -> Refusal {
+    Refusal::new(Kind::Forbidden, detail).blame("token").bound(format!("for {}", caller.scope()))
 }
 
 /// The token in the value of an `Authorization` header; the scheme's case does not matter.

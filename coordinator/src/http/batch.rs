@@ -13,7 +13,7 @@ use meanfield_common::{
     batch::{Answers, Heartbeats, MOST, One, Outcome, binary},
     identity::AgentId,
     invalid::Invalid,
-    wire::Heartbeat,
+    wire::{Answer, Heartbeat},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,7 +21,7 @@ use tokio::task::yield_now;
 
 use super::{
     agents::encode,
-    auth::Bearer,
+    auth::Member,
     body,
     openapi::Batching,
     problem::{Kind, Refusal, respond},
@@ -48,7 +48,7 @@ impl FromRequest<Coordinator> for Batch {
     async fn from_request(request: Request, coordinator: &Coordinator) -> Result<Self, Response> {
         let compact = body::is(request.headers(), binary::HEARTBEATS);
         let media_type = if compact { binary::HEARTBEATS } else { "application/json" };
-        let bytes = body::bytes(request, media_type, LARGEST).await;
+        let bytes = body::bytes(request, media_type, LARGEST, coordinator.options().limits.body_time).await;
         bytes.map(|bytes| Self { compact, bytes }).map_err(|refusal| refusal.respond(coordinator))
     }
 }
@@ -72,15 +72,19 @@ impl FromRequest<Coordinator> for Batch {
         ),
         Batching
     ),
-    security(("token" = []))
+    security(("token" = ["agent"]))
 )]
-pub async fn heartbeats(State(coordinator): State<Coordinator>, _: Bearer, batch: Batch) -> Response {
+pub async fn heartbeats(State(coordinator): State<Coordinator>, member: Member, batch: Batch) -> Response {
     let Batch { compact, bytes } = batch;
-    let answered = if compact { self::compact(&coordinator, &bytes).await } else { json(&coordinator, &bytes).await };
+    let answered = if compact {
+        self::compact(&coordinator, &member, &bytes).await
+    } else {
+        json(&coordinator, &member, &bytes).await
+    };
     respond(&coordinator, answered)
 }
 
-async fn compact(coordinator: &Coordinator, bytes: &[u8]) -> Result<Response, Refusal> {
+async fn compact(coordinator: &Coordinator, member: &Member, bytes: &[u8]) -> Result<Response, Refusal> {
     let batch =
         binary::Reader::new(bytes).map_err(|malformed| Refusal::new(Kind::MalformedBatch, malformed.to_string()))?;
     let mut answers = Vec::with_capacity(8 + batch.len() * ANSWER);
@@ -90,12 +94,12 @@ async fn compact(coordinator: &Coordinator, bytes: &[u8]) -> Result<Response, Re
             yield_now().await;
         }
         let refusal = match heartbeat {
-            Ok(heartbeat) => match coordinator.heartbeat(agent, &heartbeat) {
+            Ok(heartbeat) => match take(coordinator, member, agent, &heartbeat) {
                 Ok(answer) => {
                     binary::taken(&mut answers, &answer);
                     continue;
                 }
-                Err(error) => Refusal::from(error),
+                Err(refusal) => refusal,
             },
             Err(invalid) => Refusal::from(invalid),
         };
@@ -114,7 +118,7 @@ struct Frame {
     heartbeats: Vec<Box<RawValue>>,
 }
 
-async fn json(coordinator: &Coordinator, bytes: &[u8]) -> Result<Response, Refusal> {
+async fn json(coordinator: &Coordinator, member: &Member, bytes: &[u8]) -> Result<Response, Refusal> {
     let Frame { heartbeats } = serde_json::from_slice(bytes).map_err(|_| body::explain::<Heartbeats>(bytes))?;
     if heartbeats.len() > MOST {
         return Err(Invalid::new("heartbeats", heartbeats.len(), format!("at most {MOST} of them")).into());
@@ -124,13 +128,19 @@ async fn json(coordinator: &Coordinator, bytes: &[u8]) -> Result<Response, Refus
         if number % TURN == TURN - 1 {
             yield_now().await;
         }
-        let taken = read(one).and_then(|(agent, heartbeat)| Ok(coordinator.heartbeat(agent, &heartbeat)?));
+        let taken = read(one).and_then(|(agent, heartbeat)| take(coordinator, member, agent, &heartbeat));
         answers.push(match taken {
             Ok(answer) => Outcome::Answer(Box::new(answer)),
             Err(refusal) => Outcome::Problem(refusal.problem(coordinator).1),
         });
     }
     encode(StatusCode::OK, &Answers { answers })
+}
+
+/// Takes one, if the token may be used for its agent.
+fn take(coordinator: &Coordinator, member: &Member, agent: AgentId, beat: &Heartbeat) -> Result<Answer, Refusal> {
+    member.check_agent(coordinator, agent)?;
+    Ok(coordinator.heartbeat(agent, beat)?)
 }
 
 fn read(one: &RawValue) -> Result<(AgentId, Heartbeat), Refusal> {

@@ -1,6 +1,6 @@
 //! What a request brings: a JSON body, a file, an id or a pool in the path. Each refuses with the field and the bound.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
 use axum::{
     body::Bytes,
@@ -16,9 +16,10 @@ use meanfield_common::{
     invalid::Invalid,
 };
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::problem::{Kind, Refusal};
-use crate::coordinator::Coordinator;
+use crate::{access::TokenId, coordinator::Coordinator, options::Limits};
 
 /// A JSON body of bounded size.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl<T: DeserializeOwned> FromRequest<Coordinator> for Json<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, coordinator: &Coordinator) -> Result<Self, Response> {
-        read(request, coordinator.options().max_body).await.map(Self).map_err(|refusal| refusal.respond(coordinator))
+        read(request, &coordinator.options().limits).await.map(Self).map_err(|refusal| refusal.respond(coordinator))
     }
 }
 
@@ -40,18 +41,24 @@ impl<const LIMIT: usize> FromRequest<Coordinator> for File<LIMIT> {
     type Rejection = Response;
 
     async fn from_request(request: Request, coordinator: &Coordinator) -> Result<Self, Response> {
-        let bytes = bytes(request, "application/octet-stream", LIMIT).await;
+        let time = coordinator.options().limits.body_time;
+        let bytes = bytes(request, "application/octet-stream", LIMIT, time).await;
         bytes.map(Self).map_err(|refusal| refusal.respond(coordinator))
     }
 }
 
-async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Refusal> {
-    let bytes = bytes(request, "application/json", limit).await?;
+async fn read<T: DeserializeOwned>(request: Request, limits: &Limits) -> Result<T, Refusal> {
+    let bytes = bytes(request, "application/json", limits.body, limits.body_time).await?;
     serde_json::from_slice(&bytes).map_err(|_| explain::<T>(&bytes))
 }
 
-/// A body of one media type and of bounded size.
-pub(super) async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> Result<Bytes, Refusal> {
+/// A body of one media type, of bounded size, and there within some time.
+pub(super) async fn bytes(
+    mut request: Request,
+    media_type: &'static str,
+    limit: usize,
+    time: Duration,
+) -> Result<Bytes, Refusal> {
     let too_large = |size: String| {
         let refusal = Refusal::new(Kind::BodyTooLarge, format!("the body has {size} bytes"));
         refusal.blame("body").bound(format!("at most {limit} bytes"))
@@ -68,7 +75,11 @@ pub(super) async fn bytes(mut request: Request, media_type: &'static str, limit:
         return Err(too_large(length.to_string()));
     }
     DefaultBodyLimit::max(limit).apply(&mut request);
-    Bytes::from_request(request, &()).await.map_err(|rejection| match rejection {
+    let Ok(read) = timeout(time, Bytes::from_request(request, &())).await else {
+        let refusal = Refusal::new(Kind::SlowBody, "the body did not come to its end in time");
+        return Err(refusal.blame("body").bound(format!("there within {} s", time.as_secs_f64())));
+    };
+    read.map_err(|rejection| match rejection {
         BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
             too_large(format!("more than {limit}"))
         }
@@ -182,6 +193,18 @@ impl FromRequestParts<Coordinator> for Pool {
 pub struct Model(pub ModelName);
 
 impl FromRequestParts<Coordinator> for Model {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        segment(parts, coordinator).await.map(Self)
+    }
+}
+
+/// The token's id in the path.
+#[derive(Debug, Clone, Copy)]
+pub struct Token(pub TokenId);
+
+impl FromRequestParts<Coordinator> for Token {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {

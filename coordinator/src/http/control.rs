@@ -4,7 +4,7 @@ use axum::{extract::State, response::Response};
 
 use super::{
     agents::done,
-    auth::Bearer,
+    auth::Operator,
     body::Agent,
     openapi::{Commanding, Naming},
     problem::respond,
@@ -19,9 +19,9 @@ use crate::coordinator::Coordinator;
     tag = "control",
     params(("id" = uuid::Uuid, Path, description = "The agent's id")),
     responses((status = 204, description = "Paused, durably"), Naming),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn pause(State(coordinator): State<Coordinator>, _: Bearer, Agent(agent): Agent) -> Response {
+pub async fn pause(State(coordinator): State<Coordinator>, _: Operator, Agent(agent): Agent) -> Response {
     let paused = coordinator.pause(agent).await;
     respond(&coordinator, done(paused))
 }
@@ -34,9 +34,9 @@ pub async fn pause(State(coordinator): State<Coordinator>, _: Bearer, Agent(agen
     tag = "control",
     params(("id" = uuid::Uuid, Path, description = "The agent's id")),
     responses((status = 204, description = "Resumed, durably"), Naming),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn resume(State(coordinator): State<Coordinator>, _: Bearer, Agent(agent): Agent) -> Response {
+pub async fn resume(State(coordinator): State<Coordinator>, _: Operator, Agent(agent): Agent) -> Response {
     let resumed = coordinator.resume(agent).await;
     respond(&coordinator, done(resumed))
 }
@@ -47,9 +47,9 @@ pub async fn resume(State(coordinator): State<Coordinator>, _: Bearer, Agent(age
     path = "/v1/pause",
     tag = "control",
     responses((status = 204, description = "Paused, durably"), Commanding),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn pause_all(State(coordinator): State<Coordinator>, _: Bearer) -> Response {
+pub async fn pause_all(State(coordinator): State<Coordinator>, _: Operator) -> Response {
     let paused = coordinator.pause_all().await;
     respond(&coordinator, done(paused))
 }
@@ -60,9 +60,9 @@ pub async fn pause_all(State(coordinator): State<Coordinator>, _: Bearer) -> Res
     path = "/v1/resume",
     tag = "control",
     responses((status = 204, description = "Resumed, durably"), Commanding),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn resume_all(State(coordinator): State<Coordinator>, _: Bearer) -> Response {
+pub async fn resume_all(State(coordinator): State<Coordinator>, _: Operator) -> Response {
     let resumed = coordinator.resume_all().await;
     respond(&coordinator, done(resumed))
 }

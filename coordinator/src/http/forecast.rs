@@ -9,7 +9,7 @@ use meanfield_learner::forecast::MOST_BYTES;
 
 use super::{
     agents::done,
-    auth::Bearer,
+    auth::{Anyone, Operator},
     body::{File, Pool},
     openapi::{Downloading, Reverting, Sharing},
     problem::{Refusal, respond},
@@ -31,11 +31,11 @@ use crate::coordinator::Coordinator;
         content_type = "application/octet-stream",
     ),
     responses((status = 204, description = "Shared, durably"), Sharing),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
 pub async fn share(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    _: Operator,
     Pool(pool): Pool,
     File(bytes): File<MOST_BYTES>,
 ) -> Response {
@@ -67,15 +67,16 @@ pub async fn share(
         ),
         Downloading
     ),
-    security(("token" = []))
+    security(("token" = ["agent", "reader"]))
 )]
 pub async fn download(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    caller: Anyone,
     Pool(pool): Pool,
     headers: HeaderMap,
 ) -> Response {
-    let file = coordinator.forecast(&pool).map_err(Refusal::from).map(|forecast| {
+    let found = caller.check_pool(&pool).and_then(|()| coordinator.forecast(&pool).map_err(Refusal::from));
+    let file = found.map(|forecast| {
         let tag = format!("\"{}\"", forecast.digest());
         if has(&headers, &tag) {
             (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response()
@@ -104,9 +105,9 @@ pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
     tag = "pools",
     params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
     responses((status = 204, description = "Taken back, durably"), Reverting),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn withdraw(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {
+pub async fn withdraw(State(coordinator): State<Coordinator>, _: Operator, Pool(pool): Pool) -> Response {
     let taken = coordinator.clear_forecast(&pool).await;
     respond(&coordinator, done(taken))
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::{extract::State, http::StatusCode, response::Response};
 use meanfield_common::wire::{Answer, Heartbeat};
 
-use super::{auth::Bearer, body, openapi::Heartbeating, problem::Refusal};
+use super::{auth::Member, body, openapi::Heartbeating, problem::Refusal};
 use crate::coordinator::Coordinator;
 
 /// Enough for an answer with every number at its longest.
@@ -21,15 +21,18 @@ const ANSWER_BYTES: usize = 1792;
     params(("id" = uuid::Uuid, Path, description = "The agent's id")),
     request_body = Heartbeat,
     responses((status = 200, description = "Taken", body = Answer), Heartbeating),
-    security(("token" = []))
+    security(("token" = ["agent"]))
 )]
 pub async fn heartbeat(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    member: Member,
     body::Agent(agent): body::Agent,
     body::Json(heartbeat): body::Json<Heartbeat>,
 ) -> Response {
     let start = Instant::now();
+    if let Err(refusal) = member.check_agent(&coordinator, agent) {
+        return refusal.respond(&coordinator);
+    }
     let response = match coordinator.heartbeat(agent, &heartbeat) {
         Ok(answer) => {
             let mut bytes = Vec::with_capacity(ANSWER_BYTES);

@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 
 use super::{
     agents::{done, encode},
-    auth::Bearer,
+    auth::{Anyone, Member, Operator, Reader},
     body::{File, Json, Model},
     forecast::has,
     openapi::{Contributing, Forgetting, Modelling, RollingBack, Serving as Ordering, Teaching, Viewing},
@@ -98,9 +98,9 @@ fn view(name: ModelName, model: &models::Model, contributions: usize) -> ModelVi
     operation_id = "list_models",
     tag = "models",
     responses((status = 200, description = "All base models", body = Models), Viewing),
-    security(("token" = []))
+    security(("token" = ["reader"]))
 )]
-pub async fn list(State(coordinator): State<Coordinator>, _: Bearer) -> Response {
+pub async fn list(State(coordinator): State<Coordinator>, _: Reader) -> Response {
     let one = |(name, model): (ModelName, std::sync::Arc<models::Model>)| {
         let waiting = coordinator.model(&name).map_or(0, |(_, waiting)| waiting);
         view(name, &model, waiting)
@@ -117,9 +117,9 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Bearer) -> Response
     tag = "models",
     params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
     responses((status = 200, description = "The base model", body = ModelView), Modelling),
-    security(("token" = []))
+    security(("token" = ["reader"]))
 )]
-pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Model(name): Model) -> Response {
+pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Model(name): Model) -> Response {
     let model = coordinator.model(&name).map_err(Refusal::from);
     respond(&coordinator, model.and_then(|(model, waiting)| encode(StatusCode::OK, &view(name, &model, waiting))))
 }
@@ -138,11 +138,11 @@ pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Model(name)
         content_type = "application/octet-stream",
     ),
     responses((status = 201, description = "Taken in, durably", body = Added), Teaching),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
 pub async fn add(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    _: Operator,
     Model(name): Model,
     File(bytes): File<MOST_BYTES>,
 ) -> Response {
@@ -183,11 +183,11 @@ pub async fn add(
         ),
         Modelling
     ),
-    security(("token" = []))
+    security(("token" = ["agent", "reader"]))
 )]
 pub async fn file(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    _: Anyone,
     Model(name): Model,
     asked: Asked,
     headers: HeaderMap,
@@ -215,11 +215,11 @@ pub async fn file(
     params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
     request_body = Serving,
     responses((status = 204, description = "Served, durably"), Ordering),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
 pub async fn serve(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    _: Operator,
     Model(name): Model,
     Json(serving): Json<Serving>,
 ) -> Response {
@@ -235,9 +235,9 @@ pub async fn serve(
     tag = "models",
     params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
     responses((status = 200, description = "What agents get now, durably", body = Serving), RollingBack),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn roll_back(State(coordinator): State<Coordinator>, _: Bearer, Model(name): Model) -> Response {
+pub async fn roll_back(State(coordinator): State<Coordinator>, _: Operator, Model(name): Model) -> Response {
     let back = blocking(&coordinator, move |coordinator| coordinator.roll_back_model(&name)).await;
     respond(&coordinator, back.map_err(Refusal::from).and_then(|serving| encode(StatusCode::OK, &serving)))
 }
@@ -250,9 +250,9 @@ pub async fn roll_back(State(coordinator): State<Coordinator>, _: Bearer, Model(
     tag = "models",
     params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
     responses((status = 204, description = "Forgotten, durably"), Forgetting),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn remove(State(coordinator): State<Coordinator>, _: Bearer, Model(name): Model) -> Response {
+pub async fn remove(State(coordinator): State<Coordinator>, _: Operator, Model(name): Model) -> Response {
     let removed = blocking(&coordinator, move |coordinator| coordinator.remove_model(&name)).await;
     respond(&coordinator, done(removed))
 }
@@ -274,15 +274,18 @@ pub async fn remove(State(coordinator): State<Coordinator>, _: Bearer, Model(nam
         content_type = "application/octet-stream",
     ),
     responses((status = 204, description = "Taken in"), Contributing),
-    security(("token" = []))
+    security(("token" = ["agent"]))
 )]
 pub async fn contribute(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    member: Member,
     Contributor { model, agent }: Contributor,
     Earned(reward): Earned,
     File(bytes): File<MOST_BYTES>,
 ) -> Response {
+    if let Err(refusal) = member.check_agent(&coordinator, agent) {
+        return refusal.respond(&coordinator);
+    }
     let taken = blocking(&coordinator, move |coordinator| coordinator.contribute(&model, agent, &bytes, reward)).await;
     respond(&coordinator, done(taken))
 }

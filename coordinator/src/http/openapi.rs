@@ -71,7 +71,7 @@ macro_rules! refusals {
 
             impl IntoResponses for $name {
                 fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-                    responses(&[Kind::Unauthorised, $(Kind::$kind),*])
+                    responses(&[Kind::Unauthorised, Kind::Forbidden, Kind::TooManyRequests, $(Kind::$kind),*])
                 }
             }
         )*
@@ -80,16 +80,16 @@ macro_rules! refusals {
 
 refusals! {
     /// Why a registration is refused.
-    Registering: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Registering: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         Unavailable;
     /// Why a heartbeat is refused.
-    Heartbeating: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Heartbeating: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownAgent StaleEpoch ReplayedSequence ConflictingSequence StaleRound;
     /// Why a batch of heartbeats is refused whole.
     Batching: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson MalformedBatch InvalidValue UnknownField
         MissingField;
     /// Why a leave is refused.
-    Leaving: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Leaving: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownAgent StaleEpoch Unavailable;
     /// Why a request about one agent is refused.
     Naming: InvalidValue UnknownAgent Unavailable;
@@ -98,12 +98,12 @@ refusals! {
     /// Why a command to all is refused.
     Commanding: Unavailable;
     /// Why an order of a capacity is refused.
-    Ordering: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+    Ordering: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownPool Unavailable;
     /// Why it is refused to take such an order back.
     Reverting: InvalidValue UnknownPool Unavailable;
     /// Why a forecast network is refused.
-    Sharing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
+    Sharing: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
     /// Why a forecast network is not given out.
     Downloading: InvalidValue UnknownPool NoForecast;
     /// Why a version of a base model is refused.
@@ -122,6 +122,13 @@ refusals! {
         UnknownAgent;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
+    /// Why no token is made.
+    Issuing: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        TooManyTokens Unavailable;
+    /// Why a list of tokens is refused.
+    TokenListing: InvalidValue UnknownField;
+    /// Why a token is not revoked.
+    Revoking: InvalidValue UnknownToken Unavailable;
     /// Why a look at anything else is refused.
     Viewing: ;
 }

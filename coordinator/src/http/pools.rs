@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{
     agents::{done, encode},
-    auth::Bearer,
+    auth::{Operator, Reader},
     body::{Json, Pool},
     openapi::{Ordering, Pooling, Reverting, Viewing},
     problem::{Refusal, respond},
@@ -30,9 +30,9 @@ pub struct Pools {
     operation_id = "list_pools",
     tag = "pools",
     responses((status = 200, description = "All pools", body = Pools), Viewing),
-    security(("token" = []))
+    security(("token" = ["reader"]))
 )]
-pub async fn list(State(coordinator): State<Coordinator>, _: Bearer) -> Response {
+pub async fn list(State(coordinator): State<Coordinator>, _: Reader) -> Response {
     let pools = Pools { paused: coordinator.all_paused(), pools: coordinator.pools() };
     respond(&coordinator, encode(StatusCode::OK, &pools))
 }
@@ -45,9 +45,9 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Bearer) -> Response
     tag = "pools",
     params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
     responses((status = 200, description = "The pool", body = PoolView), Pooling),
-    security(("token" = []))
+    security(("token" = ["reader"]))
 )]
-pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {
+pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
     let view = coordinator.pool(&pool).map_err(Refusal::from);
     respond(&coordinator, view.and_then(|view| encode(StatusCode::OK, &view)))
 }
@@ -62,11 +62,11 @@ pub async fn show(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool):
     params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
     request_body = Capacity,
     responses((status = 204, description = "Ordered, durably"), Ordering),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
 pub async fn set_capacity(
     State(coordinator): State<Coordinator>,
-    _: Bearer,
+    _: Operator,
     Pool(pool): Pool,
     Json(capacity): Json<Capacity>,
 ) -> Response {
@@ -81,9 +81,9 @@ pub async fn set_capacity(
     tag = "pools",
     params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
     responses((status = 204, description = "Taken back, durably"), Reverting),
-    security(("token" = []))
+    security(("token" = ["operator"]))
 )]
-pub async fn clear_capacity(State(coordinator): State<Coordinator>, _: Bearer, Pool(pool): Pool) -> Response {
+pub async fn clear_capacity(State(coordinator): State<Coordinator>, _: Operator, Pool(pool): Pool) -> Response {
     let ordered = coordinator.set_capacity(&pool, None).await;
     respond(&coordinator, done(ordered))
 }

@@ -6,7 +6,7 @@ use axum::{
 };
 use meanfield_common::{invalid::Invalid, wire::Problem};
 
-use crate::{coordinator::Coordinator, error::Error, models};
+use crate::{access, coordinator::Coordinator, error::Error, models};
 
 /// The media type of a refusal (RFC 9457).
 pub const CONTENT_TYPE: &str = "application/problem+json";
@@ -47,12 +47,18 @@ macro_rules! kinds {
 kinds! {
     /// No token, or a wrong one.
     Unauthorised = "unauthorised", UNAUTHORIZED, "The bearer token is missing or wrong";
+    /// The token may not be used for this.
+    Forbidden = "forbidden", FORBIDDEN, "The token may not be used for this";
+    /// The token was used too often.
+    TooManyRequests = "too-many-requests", TOO_MANY_REQUESTS, "The token was used too often";
     /// No such route.
     NotFound = "not-found", NOT_FOUND, "There is nothing here";
     /// The route exists, but not for this method.
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "This method is not possible here";
     /// The body could not be read to its end.
     UnreadableBody = "unreadable-body", BAD_REQUEST, "The body could not be read";
+    /// The body did not come to its end in time.
+    SlowBody = "slow-body", REQUEST_TIMEOUT, "The body took too long";
     /// The body is larger than the configured bound.
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "The body is too large";
     /// The body is not declared as what the route takes.
@@ -71,6 +77,10 @@ kinds! {
     UnknownAgent = "unknown-agent", NOT_FOUND, "The agent is not a member";
     /// No pool has this name.
     UnknownPool = "unknown-pool", NOT_FOUND, "There is no such pool";
+    /// No token has this id.
+    UnknownToken = "unknown-token", NOT_FOUND, "There is no such token";
+    /// There is no room for another token.
+    TooManyTokens = "too-many-tokens", CONFLICT, "There are too many tokens";
     /// The pool has no forecast network.
     NoForecast = "no-forecast", NOT_FOUND, "The pool has no forecast network";
     /// No base model has this name.
@@ -96,12 +106,21 @@ pub struct Refusal {
     detail: String,
     field: Option<String>,
     bound: Option<String>,
+    /// After how many seconds to try again.
+    retry_after: Option<u64>,
 }
 
 impl Refusal {
     /// A refusal that no field is to blame for.
     pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), field: None, bound: None }
+        Self { kind, detail: detail.into(), field: None, bound: None, retry_after: None }
+    }
+
+    /// A refusal of a token that was used too often, until it has a permit again.
+    pub(crate) fn too_often(wait: std::time::Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let refusal = Self::new(Kind::TooManyRequests, format!("try again in {seconds} s"));
+        Self { retry_after: Some(seconds), ..refusal }
     }
 
     pub(crate) fn blame(mut self, field: impl Into<String>) -> Self {
@@ -122,7 +141,10 @@ impl Refusal {
 
     /// The problem as it is told; counts the refusal.
     pub(crate) fn problem(self, coordinator: &Coordinator) -> (Kind, Problem) {
-        let Self { kind, detail, field, bound } = self;
+        let Self { kind, detail, field, bound, retry_after: _ } = self;
+        // A token that was put where it does not belong must not be repeated to whoever reads answers or logs.
+        let own = coordinator.token();
+        let (detail, field) = (access::hide(detail, own), field.map(|field| access::hide(field, own)));
         coordinator.metrics().refused(kind);
         tracing::debug!(kind = kind.name(), detail, "refused");
         let problem = Problem {
@@ -138,6 +160,7 @@ impl Refusal {
 
     /// The response; counts the refusal.
     pub(crate) fn respond(self, coordinator: &Coordinator) -> Response {
+        let retry_after = self.retry_after;
         let (kind, problem) = self.problem(coordinator);
         // A problem is made of strings and numbers, which always serialise.
         let mut response = (kind.status(), serde_json::to_vec(&problem).unwrap_or_default()).into_response();
@@ -145,6 +168,9 @@ impl Refusal {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
         if kind == Kind::Unauthorised {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"meanfield\""));
+        }
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }
@@ -165,6 +191,8 @@ impl From<Error> for Refusal {
             Error::UnknownPool { known, .. } => {
                 Self::new(Kind::UnknownPool, detail).blame("pool").bound(format!("one of {known}"))
             }
+            Error::UnknownToken(_) => Self::new(Kind::UnknownToken, detail),
+            Error::TooManyTokens(_) => Self::new(Kind::TooManyTokens, detail),
             Error::NoForecast(_) => Self::new(Kind::NoForecast, detail),
             Error::StaleEpoch { current, .. } => {
                 Self::new(Kind::StaleEpoch, detail).blame("epoch").bound(format!("equal to {}", current.0))
@@ -185,7 +213,7 @@ impl From<Error> for Refusal {
             Error::Models(models::Error::Io { .. } | models::Error::Damaged { .. }) => {
                 Self::new(Kind::Unavailable, detail)
             }
-            Error::Store(_) | Error::Closed | Error::Token(_) | Error::Io { .. } => {
+            Error::Store(_) | Error::Closed | Error::Token(_) | Error::Tls(_) | Error::Io { .. } => {
                 Self::new(Kind::Unavailable, detail)
             }
         }

@@ -99,7 +99,7 @@ mod tests {
         let canary = |version, share| Serving { canary: Some(Canary { version, share }), ..Serving::of(1) };
         canary(4, 0.1).check(&versions).unwrap();
         let refused = |serving: Serving| serving.check(&versions).unwrap_err();
-        assert_eq!(refused(Serving::of(2)).to_string(), "version 2 is not one of 1, 4");
+        assert_eq!(refused(Serving::of(2)).to_string(), "version: 2 is not one of 1, 4");
         assert_eq!(refused(canary(2, 0.1)).field, "canary.version");
         for share in [0.0, -0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(refused(canary(4, share)).field, "canary.share");

@@ -8,6 +8,7 @@
 //! | `agent/<id>` | a [`Record`](super::Record), see [`record`] |
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
+//! | `token/<id>` | a [`TokenRecord`]: the digest of its secret, and what it stands for |
 //!
 //! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
 //! start is tried on a copy first, see [`rehearsal`].
@@ -20,9 +21,10 @@ use std::{
 use meanfield_common::identity::{AgentId, PoolName};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::access::{TokenId, TokenRecord};
+
 use super::{
-    Contents, Error, Record, Store, Write, record,
-    rehearsal,
+    Contents, Error, Record, Store, Write, record, rehearsal,
     witness::{Witness, hash},
 };
 
@@ -31,6 +33,7 @@ const SUMMARY: &[u8] = b"summary";
 const PAUSED: &[u8] = b"paused";
 const CAPACITY: &str = "capacity/";
 const FORECAST: &str = "forecast/";
+const TOKEN: &str = "token/";
 /// The oldest layout that is read, and the one that is written.
 const OLDEST: u32 = 1;
 const CURRENT: u32 = 4;
@@ -161,13 +164,28 @@ impl Disk {
             return Ok((id.ok_or_else(unknown)?, decode(&self.path, key, value)?));
         }
         let id = record::id(key).ok_or_else(unknown)?;
-        let record = record::decode(value, pools).ok_or_else(|| corrupt(&self.path, key, "is not an agent's record"))?;
+        let record =
+            record::decode(value, pools).ok_or_else(|| corrupt(&self.path, key, "is not an agent's record"))?;
         Ok((id, record))
     }
 
     fn pool(&self, prefix: &str, key: &[u8]) -> Result<PoolName, Error> {
         let pool = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|pool| pool.parse().ok());
         pool.ok_or_else(|| corrupt(&self.path, key, "is not a pool's name"))
+    }
+
+    fn token(&self, key: &[u8], value: &[u8]) -> Result<(TokenId, TokenRecord), Error> {
+        let id = std::str::from_utf8(&key[TOKEN.len()..]).ok().and_then(|id| id.parse().ok());
+        let id = id.ok_or_else(|| corrupt(&self.path, key, "is not a token's id"))?;
+        Ok((id, decode(&self.path, key, value)?))
+    }
+
+    fn remove(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8]) -> Result<(), Error> {
+        if let Some(old) = self.database.get(key).map_err(|error| database_error(&self.path, error))? {
+            summary.digest = summary.digest.wrapping_sub(hash(&[key, &old]));
+            batch.remove(key);
+        }
+        Ok(())
     }
 
     fn put(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8], value: Vec<u8>) -> Result<bool, Error> {
@@ -199,6 +217,9 @@ impl Store for Disk {
                 key_of_pool if key_of_pool.starts_with(FORECAST.as_bytes()) => {
                     let bytes = (!value.is_empty()).then(|| value.to_vec());
                     contents.forecasts.push((self.pool(FORECAST, &key)?, bytes));
+                }
+                key_of_token if key_of_token.starts_with(TOKEN.as_bytes()) => {
+                    contents.tokens.push(self.token(&key, &value)?);
                 }
                 _ => {
                     contents.agents.push(self.agent(&key, &value, &mut pools)?);
@@ -232,6 +253,16 @@ impl Store for Disk {
                     // No network is a record too: taking one away would need its own bookkeeping.
                     let value = forecast.as_ref().map_or_else(Vec::new, |forecast| forecast.bytes().to_vec());
                     self.put(&mut batch, &mut summary, format!("{FORECAST}{pool}").as_bytes(), value)?;
+                }
+                Write::Token(id, record) => {
+                    let key = format!("{TOKEN}{id}");
+                    match record {
+                        Some(record) => {
+                            let value = encode(&self.path, &key, record)?;
+                            self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                        }
+                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
+                    }
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;

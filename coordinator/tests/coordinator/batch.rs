@@ -188,7 +188,10 @@ async fn what_is_no_batch_is_refused_whole() {
     for bytes in cases {
         let request = served.request(Method::POST, "/v1/heartbeats").header("content-type", binary::HEARTBEATS);
         let reply = send(request.body(bytes)).await;
-        assert_eq!((reply.status, reply.problem().kind.as_str()), (StatusCode::BAD_REQUEST, "/problems/malformed-batch"));
+        assert_eq!(
+            (reply.status, reply.problem().kind.as_str()),
+            (StatusCode::BAD_REQUEST, "/problems/malformed-batch")
+        );
     }
     let many = vec![one; MOST + 1];
     for (body, kind) in [

@@ -103,7 +103,7 @@ async fn bodies_that_are_no_json() {
         assert!(problem.detail.contains("line 1 column"), "{problem:?}");
     }
     refused(&served, post().body(vec![0xff, 0xfe]), expect(400, "malformed-json", "", "")).await;
-    let large = "x".repeat(Options::default().max_body + 1);
+    let large = "x".repeat(Options::default().limits.body + 1);
     refused(&served, post().body(large.clone()), expect(413, "body-too-large", "body", "at most 16384 bytes")).await;
     // The same without an announced length.
     let chunks = futures_util::stream::iter([Ok::<_, std::io::Error>(large)]);

@@ -65,7 +65,7 @@ fn the_token_is_made_once_and_can_be_given() {
     assert_eq!(fs::metadata(dir.path().join("token")).unwrap().mode() & 0o777, 0o600);
     assert_eq!(on_disk(dir.path()).unwrap().token(), made);
     assert_eq!(token::read(dir.path()).unwrap(), made);
-    let given = Options { token: Some("a-token-of-my-own".to_owned()), ..Options::default() };
+    let given = Options { token: Some("a-token-of-my-own".into()), ..Options::default() };
     assert_eq!(Coordinator::open(given, Clock::manual()).unwrap().token(), "a-token-of-my-own");
     assert_ne!(in_memory().token(), in_memory().token());
     fs::write(dir.path().join("token"), "oops\n").unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests may fail as tests do
 
+mod access;
 mod allocation;
 mod batch;
 mod concurrency;
@@ -16,5 +17,8 @@ mod lockstep;
 mod membership;
 mod models;
 mod openapi;
+mod roles;
 mod scarcity;
+mod slow;
 mod support;
+mod tls;

@@ -10,7 +10,7 @@ use meanfield_common::{
     state::{LocalState, Unit},
     wire::{Heartbeat, Problem, Register, Registered},
 };
-use meanfield_coordinator::{Clock, Coordinator, Error, Options, serve};
+use meanfield_coordinator::{Clock, Coordinator, Error, Options, http::tokens::Issued, serve};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
@@ -85,6 +85,13 @@ pub(crate) struct Served {
     serving: JoinHandle<Result<(), Error>>,
 }
 
+/// A client for plain HTTP.
+pub(crate) fn client() -> reqwest::Client {
+    // Refused only if there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
+}
+
 /// A response with its body.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -109,19 +116,36 @@ impl Reply {
 
 impl Served {
     pub(crate) async fn start(options: Options) -> Self {
-        let coordinator = Coordinator::open(options, Clock::manual()).unwrap();
+        Self::start_at(options, Clock::manual()).await
+    }
+
+    /// Starts with a clock that the test moves.
+    pub(crate) async fn start_at(options: Options, clock: Clock) -> Self {
+        let coordinator = Coordinator::open(options, clock).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(serve(coordinator.clone(), listener, async {
             let _ = stopped.await;
         }));
-        Self { coordinator, address, client: reqwest::Client::new(), stop: Some(stop), serving }
+        Self { coordinator, address, client: client(), stop: Some(stop), serving }
     }
 
     /// A request with the token.
     pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.bare(method, path).bearer_auth(self.coordinator.token())
+    }
+
+    /// A request with some other token.
+    pub(crate) fn with(&self, token: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.bare(method, path).bearer_auth(token)
+    }
+
+    /// Makes a token.
+    pub(crate) async fn token(&self, new: Value) -> Issued {
+        let reply = self.post("/v1/tokens", &new).await;
+        assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
+        reply.json()
     }
 
     /// A request without the token.
@@ -135,6 +159,11 @@ impl Served {
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         send(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// The status of an answer to somebody without a token, if there is any answer.
+    pub(crate) async fn try_get(&self, path: &str) -> Option<StatusCode> {
+        self.bare(Method::GET, path).send().await.ok().map(|response| response.status())
     }
 
     /// A metric's value, by its line up to the blank.

@@ -128,17 +128,16 @@ fn read_taken(bytes: &mut Bytes<'_>) -> Option<Answer> {
     });
     let forecast = if has(FORECAST) { Some(Digest::from(bytes.take()?)) } else { None };
     let detail = if has(DETAIL) { Some(read_detail(bytes)?) } else { None };
-    let auxiliary = AuxiliaryState {
-        others,
-        cpu_limit,
-        memory_limit,
-        vertical,
-        horizontal,
-        slo_preservation,
-        utilisation,
-        detail,
-    };
-    Some(Answer { sequence, auxiliary, team_reward, directives: Directives { paused: has(PAUSED) }, scarcity, forecast })
+    let auxiliary =
+        AuxiliaryState { others, cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation, detail };
+    Some(Answer {
+        sequence,
+        auxiliary,
+        team_reward,
+        directives: Directives { paused: has(PAUSED) },
+        scarcity,
+        forecast,
+    })
 }
 
 fn fields(bytes: &mut Bytes<'_>) -> Option<[Moments; 6]> {

@@ -138,11 +138,7 @@ fn state([sp, cpu, memory, change, cpu_limit, memory_limit, replicas]: [f64; 7])
 
 fn action(steps: [u8; 3]) -> Result<Action, Invalid> {
     let step = |place: usize, field| Step::try_from(i64::from(steps[place] as i8)).map_err(of(field));
-    Ok(Action {
-        cpu: step(0, "action.cpu")?,
-        memory: step(1, "action.memory")?,
-        replicas: step(2, "action.replicas")?,
-    })
+    Ok(Action { cpu: step(0, "action.cpu")?, memory: step(1, "action.memory")?, replicas: step(2, "action.replicas")? })
 }
 
 fn read_claim(floats: [f64; 7], pending: u32) -> Result<Claim, Invalid> {

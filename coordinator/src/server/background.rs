@@ -1,6 +1,6 @@
-//! What a serving coordinator does by itself, again and again.
+//! What the daemon does beside serving, again and again.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -8,14 +8,17 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use crate::coordinator::Coordinator;
+use crate::{
+    coordinator::Coordinator,
+    tls::{Current, LOOK_EVERY, Look},
+};
 
 /// A task that never ends by itself; it ends when this is dropped.
-pub(crate) struct Task(JoinHandle<()>);
+pub(super) struct Task(JoinHandle<()>);
 
 impl Task {
     /// Marks who is silent, and takes out who is gone.
-    pub(crate) fn sweeper(coordinator: Coordinator) -> Self {
+    pub(super) fn sweeper(coordinator: Coordinator) -> Self {
         // Often enough that a deadline is noticed soon after it passes, in proportion to its length.
         let period = (coordinator.options().suspect_after / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
         Self::every(period, tracing::info_span!("sweeper"), move || {
@@ -30,13 +33,32 @@ impl Task {
     }
 
     /// Has base models follow their agents.
-    pub(crate) fn averager(coordinator: Coordinator) -> Self {
+    pub(super) fn averager(coordinator: Coordinator) -> Self {
         let period = coordinator.options().models.every;
         Self::every(period, tracing::info_span!("averager"), move || {
             let coordinator = coordinator.clone();
             async move {
                 // Many sorts and a flush. An error means a panic, which its hook has reported.
                 let _ = spawn_blocking(move || coordinator.average_models()).await;
+            }
+        })
+    }
+
+    /// Takes new certificates.
+    pub(super) fn reloader(coordinator: Coordinator, tls: Arc<Current>) -> Self {
+        Self::every(LOOK_EVERY, tracing::info_span!("reloader"), move || {
+            let (coordinator, tls) = (coordinator.clone(), Arc::clone(&tls));
+            async move {
+                match spawn_blocking(move || tls.look()).await {
+                    Ok(Look::Same) => {}
+                    Ok(Look::Replaced) => tracing::info!("took a new certificate: new connections see it"),
+                    Ok(Look::Bad(error)) => {
+                        coordinator.metrics().certificates_refused.inc();
+                        tracing::error!(%error, "the new certificate cannot be used: the one before stays");
+                    }
+                    // A panic over there was reported by the panic hook; the certificate stays.
+                    Err(error) => tracing::error!(%error, "looking for a new certificate"),
+                }
             }
         })
     }

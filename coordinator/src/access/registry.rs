@@ -1,0 +1,189 @@
+//! All tokens that count now, and who the bearer of one is.
+//!
+//! Tokens arrive here from the writer thread only, once they are durable. Every request asks [`Registry::admit`]: at
+//! most one hash, one short read lock, no allocation.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use meanfield_common::{
+    digest::Digest,
+    identity::{AgentName, PoolName},
+    secret::Secret,
+};
+use parking_lot::RwLock;
+use subtle::ConstantTimeEq;
+
+use super::{Credential, Grant, Role, TokenId, TokenRecord, TokenView, bucket::Bucket};
+use crate::{clock::Clock, options::Rates};
+
+/// The name under which the coordinator's own token acts.
+const OWN: &str = "coordinator";
+
+/// The bearer of a token that counts. Cheap to clone.
+#[derive(Clone)]
+pub struct Caller(Arc<Holder>);
+
+struct Holder {
+    /// None of the coordinator's own token.
+    id: Option<TokenId>,
+    bearer: Bearer,
+    bucket: Bucket,
+}
+
+enum Bearer {
+    Own,
+    Granted(Digest, Grant),
+}
+
+impl Caller {
+    /// Who or what the token is for.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.0.bearer {
+            Bearer::Own => OWN,
+            Bearer::Granted(_, grant) => grant.name.as_str(),
+        }
+    }
+
+    /// What it allows.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        match &self.0.bearer {
+            Bearer::Own => Role::Admin,
+            Bearer::Granted(_, grant) => grant.role,
+        }
+    }
+
+    /// The token's public part; the coordinator's own token has none.
+    #[must_use]
+    pub fn token(&self) -> Option<TokenId> {
+        self.0.id
+    }
+
+    /// Whether the token may be used for something of this pool.
+    #[must_use]
+    pub fn covers_pool(&self, pool: &PoolName) -> bool {
+        match &self.0.bearer {
+            Bearer::Granted(_, Grant { scope: Some(scope), .. }) => scope.pool == *pool,
+            _ => true,
+        }
+    }
+
+    /// Whether the token may be used for this agent.
+    #[must_use]
+    pub fn covers(&self, pool: &PoolName, agent: &AgentName) -> bool {
+        match &self.0.bearer {
+            Bearer::Granted(_, Grant { scope: Some(scope), .. }) => {
+                scope.pool == *pool && scope.agents.matches(agent.as_str())
+            }
+            _ => true,
+        }
+    }
+
+    /// Which agents the token may be used for, in words.
+    #[must_use]
+    pub fn scope(&self) -> String {
+        match &self.0.bearer {
+            Bearer::Granted(_, Grant { scope: Some(scope), .. }) => {
+                format!("\"{}\" in the pool \"{}\"", scope.agents, scope.pool)
+            }
+            _ => "every name in every pool".to_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("name", &self.name()).field("role", &self.role()).finish()
+    }
+}
+
+/// Why a token does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// There is none like it, or no more.
+    Unknown,
+    /// Its time is over.
+    Expired,
+    /// It was used too often; there is a permit again after so long.
+    TooOften(Duration),
+}
+
+pub(crate) struct Registry {
+    own: Secret,
+    owner: Caller,
+    rates: Rates,
+    clock: Clock,
+    granted: RwLock<HashMap<TokenId, Caller>>,
+}
+
+impl Registry {
+    pub(crate) fn new(own: Secret, rates: Rates, clock: Clock) -> Self {
+        // Agents use the coordinator's own token when nobody made one for them, so it has their rate.
+        let owner = Holder { id: None, bearer: Bearer::Own, bucket: Bucket::new(rates.agents) };
+        Self { own, owner: Caller(Arc::new(owner)), rates, clock, granted: RwLock::default() }
+    }
+
+    /// The coordinator's own token.
+    pub(crate) fn own(&self) -> &Secret {
+        &self.own
+    }
+
+    pub(crate) fn insert(&self, id: TokenId, record: TokenRecord) {
+        let TokenRecord { digest, grant } = record;
+        let usual = if grant.role == Role::Agent { self.rates.agents } else { self.rates.others };
+        let bucket = Bucket::new(grant.rate.unwrap_or(usual));
+        let holder = Holder { id: Some(id), bearer: Bearer::Granted(digest, grant), bucket };
+        self.granted.write().insert(id, Caller(Arc::new(holder)));
+    }
+
+    pub(crate) fn remove(&self, id: TokenId) {
+        self.granted.write().remove(&id);
+    }
+
+    /// Whose token this is, if it counts; takes one of its permits.
+    pub(crate) fn admit(&self, token: &[u8]) -> Result<Caller, Denied> {
+        let caller = self.bearer(token)?;
+        caller.0.bucket.take(self.clock.now()).map_err(Denied::TooOften)?;
+        Ok(caller)
+    }
+
+    fn bearer(&self, token: &[u8]) -> Result<Caller, Denied> {
+        // The length of a token is no secret, its content takes the same time to compare wherever it differs.
+        if bool::from(token.ct_eq(self.own.expose().as_bytes())) {
+            return Ok(self.owner.clone());
+        }
+        let given = Credential::read(token).ok_or(Denied::Unknown)?;
+        let caller = self.granted.read().get(&given.id).cloned().ok_or(Denied::Unknown)?;
+        let Bearer::Granted(digest, grant) = &caller.0.bearer else { return Err(Denied::Unknown) };
+        if !bool::from(digest.bytes().ct_eq(given.digest.bytes())) {
+            return Err(Denied::Unknown);
+        }
+        // Only who has the secret learns that it has expired.
+        if grant.expires.is_some() && grant.expired(self.clock.unix()) {
+            return Err(Denied::Expired);
+        }
+        Ok(caller)
+    }
+
+    /// The first `limit` tokens after an id, in order of their ids.
+    pub(crate) fn page(&self, after: Option<TokenId>, limit: usize) -> Vec<TokenView> {
+        let now = self.clock.unix();
+        let granted = self.granted.read();
+        let mut page = BTreeMap::new();
+        for (id, caller) in granted.iter().filter(|(id, _)| after.is_none_or(|after| after < **id)) {
+            if let Bearer::Granted(_, grant) = &caller.0.bearer {
+                page.insert(*id, grant);
+            }
+            if page.len() > limit {
+                page.pop_last();
+            }
+        }
+        page.into_iter().map(|(id, grant)| grant.view(id, now)).collect()
+    }
+}

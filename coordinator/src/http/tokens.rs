@@ -1,0 +1,151 @@
+//! Tokens: `POST` and `GET /v1/tokens`, `DELETE /v1/tokens/{id}`. For admins only.
+
+use axum::{
+    extract::{FromRequestParts, Query, State},
+    http::{StatusCode, header, request::Parts},
+    response::Response,
+};
+use meanfield_common::invalid::Invalid;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    agents::{done, encode},
+    auth::Admin,
+    body::{Json, Token},
+    openapi::{Issuing, Revoking, TokenListing},
+    problem::{Kind, Refusal, respond},
+};
+use crate::{
+    access::{NewToken, TokenId, TokenView},
+    coordinator::Coordinator,
+};
+
+const DEFAULT_LIMIT: usize = 100;
+const LARGEST_LIMIT: usize = 1000;
+
+/// A token that was just made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Issued {
+    /// Its text, which is shown here and never again.
+    pub token: String,
+    /// What it stands for.
+    #[serde(flatten)]
+    pub view: TokenView,
+}
+
+/// Make a token. Its text is in the answer and nowhere else.
+#[utoipa::path(
+    post,
+    path = "/v1/tokens",
+    operation_id = "create_token",
+    tag = "tokens",
+    request_body = NewToken,
+    responses((status = 201, description = "Made, durably", body = Issued), Issuing),
+    security(("token" = ["admin"]))
+)]
+pub async fn create(
+    State(coordinator): State<Coordinator>,
+    Admin(caller): Admin,
+    Json(new): Json<NewToken>,
+) -> Response {
+    let issued = coordinator.issue(new, caller.name()).await.map_err(Refusal::from);
+    let answer = issued.and_then(|(text, view)| {
+        let mut answer = encode(StatusCode::CREATED, &Issued { token: text.expose().to_owned(), view })?;
+        answer.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+        Ok(answer)
+    });
+    respond(&coordinator, answer)
+}
+
+/// One page of tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Tokens {
+    /// In order of their ids.
+    pub tokens: Vec<TokenView>,
+    /// What to give as `after` for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<TokenId>,
+}
+
+/// List tokens, without their secrets.
+#[utoipa::path(
+    get,
+    path = "/v1/tokens",
+    operation_id = "list_tokens",
+    tag = "tokens",
+    params(
+        ("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 1000),
+        ("after" = Option<TokenId>, Query, description = "The `next` of the page before"),
+    ),
+    responses((status = 200, description = "A page", body = Tokens), TokenListing),
+    security(("token" = ["admin"]))
+)]
+pub async fn list(State(coordinator): State<Coordinator>, _: Admin, selection: Selection) -> Response {
+    let Selection { limit, after } = selection;
+    // One more than asked for tells whether there is another page.
+    let mut tokens = coordinator.tokens(after, limit + 1);
+    let more = tokens.len() > limit;
+    tokens.truncate(limit);
+    let next = tokens.last().filter(|_| more).map(|last| last.id);
+    respond(&coordinator, encode(StatusCode::OK, &Tokens { tokens, next }))
+}
+
+/// Which tokens to list.
+#[derive(Debug)]
+pub struct Selection {
+    limit: usize,
+    after: Option<TokenId>,
+}
+
+impl FromRequestParts<Coordinator> for Selection {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        query
+            .map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))
+            .and_then(|Query(pairs)| Self::parse(&pairs))
+            .map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+impl Selection {
+    fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
+        let mut selection = Self { limit: DEFAULT_LIMIT, after: None };
+        for (key, value) in pairs {
+            match key.as_str() {
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
+                    let bound = format!("a whole number within [1, {LARGEST_LIMIT}]");
+                    selection.limit = limit.ok_or_else(|| Invalid::new("limit", format!("{value:?}"), bound))?;
+                }
+                "after" => {
+                    let after = value.parse().map_err(|invalid: Invalid| Invalid { field: key.clone(), ..invalid });
+                    selection.after = Some(after?);
+                }
+                _ => {
+                    return Err(Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"))
+                        .blame(key.clone())
+                        .bound("one of limit, after"));
+                }
+            }
+        }
+        Ok(selection)
+    }
+}
+
+/// Revoke a token: no request with it is taken any more.
+#[utoipa::path(
+    delete,
+    path = "/v1/tokens/{id}",
+    operation_id = "revoke_token",
+    tag = "tokens",
+    params(("id" = TokenId, Path, description = "The token's id")),
+    responses((status = 204, description = "Revoked, durably"), Revoking),
+    security(("token" = ["admin"]))
+)]
+pub async fn revoke(State(coordinator): State<Coordinator>, Admin(caller): Admin, Token(token): Token) -> Response {
+    let revoked = coordinator.revoke(token, caller.name()).await;
+    respond(&coordinator, done(revoked))
+}
