@@ -7,6 +7,8 @@
 //! A member is a box beside the table: the table is never more than seven eighths full and often less than half, and a
 //! million empty places should not each be as large as a member.
 
+mod last;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -31,6 +33,7 @@ use crate::{
     store::Record,
     view::{AgentView, Cursor, PoolView, State},
 };
+use last::Last;
 
 #[derive(Debug)]
 pub(crate) struct Membership {
@@ -61,7 +64,7 @@ struct Member {
     suspect: bool,
     /// When it was last heard of, on the coordinator's clock.
     heard: u64,
-    last: Option<Heartbeat>,
+    last: Option<Last>,
     share: Share,
 }
 
@@ -103,8 +106,9 @@ impl Membership {
         }
         // What was claimed while there was nothing to share counts from now on.
         for mut entry in self.members.iter_mut().filter(|member| member.pool as usize == index) {
-            let Member { name, last, share, .. } = &mut **entry;
-            if let Some(claim) = last.as_ref().and_then(|last| last.claim.as_ref()) {
+            let claim = entry.last().and_then(|last| last.claim);
+            let Member { name, share, .. } = &mut **entry;
+            if let Some(claim) = &claim {
                 pool.claim_again(share, name, claim);
             }
         }
@@ -238,7 +242,7 @@ impl Membership {
             let (claim, round, detail) = (beat.claim.as_ref(), beat.round, beat.detail);
             let report = Report { name, before, one, claim, round, detail, now };
             let snapshot = pool.report(&mut member.share, &report)?;
-            member.last = Some(*beat);
+            member.last = Some(Last::pack(beat));
             snapshot
         };
         // Also a retry is a sign of life.
@@ -340,7 +344,8 @@ impl Membership {
 
     fn view(&self, id: AgentId, member: &Member, now: u64) -> AgentView {
         let scarcity = self.pool_of(member).standing(&member.share);
-        let claim = member.last.and_then(|last| last.claim);
+        let last = member.last();
+        let claim = last.and_then(|last| last.claim);
         AgentView {
             id,
             name: member.name.clone(),
@@ -350,11 +355,11 @@ impl Membership {
             state: member.state(),
             paused: member.paused || self.all_paused(),
             own_pause: member.paused,
-            sequence: member.last.map(|last| last.sequence),
+            sequence: last.map(|last| last.sequence),
             silent_ms: now.saturating_sub(member.heard),
-            local: member.last.map(|last| last.state),
-            action: member.last.map(|last| last.action),
-            reward: member.last.map(|last| last.reward),
+            local: last.map(|last| last.state),
+            action: last.map(|last| last.action),
+            reward: last.map(|last| last.reward),
             claim,
             claim_capped: claim.as_ref().is_some_and(|claim| Need::from(claim).capped),
             grant: scarcity.and_then(|scarcity| scarcity.grant),
@@ -388,7 +393,7 @@ impl Membership {
         let mut members = vec![Vec::new(); self.pools.len()];
         for member in &self.members {
             let (share, latest, suspect) = (member.share, member.latest(), member.suspect);
-            let claim = member.last.and_then(|last| last.claim);
+            let claim = member.last().and_then(|last| last.claim);
             members[member.pool as usize].push(Audited { share, latest, claim, suspect });
         }
         self.pools.iter().zip(&members).all(|(pool, members)| pool.audit(members))
@@ -404,11 +409,16 @@ impl Member {
             Err(Error::Replayed { given, last: taken })
         } else if given > taken {
             Ok(false)
-        } else if beat == last {
+        } else if *beat == last.unpack(self.epoch) {
             Ok(true)
         } else {
             Err(Error::Conflict(given))
         }
+    }
+
+    /// What it said last in this epoch.
+    fn last(&self) -> Option<Heartbeat> {
+        self.last.map(|last| last.unpack(self.epoch))
     }
 
     /// What a heartbeat of it puts into the sums.
@@ -418,7 +428,7 @@ impl Member {
 
     /// What it has in the sums: computed anew each time, which takes less than the memory it would need is worth.
     fn latest(&self) -> Option<Contribution> {
-        self.last.as_ref().map(|last| self.contribution(last))
+        self.last().map(|last| self.contribution(&last))
     }
 
     /// When it will have been silent for so long.

@@ -141,7 +141,10 @@ impl Load {
     /// If the coordinator cannot be reached, or a connection breaks.
     pub async fn run(&self, progress: &Progress) -> io::Result<Report> {
         let connections = self.swarm.connections.min(self.agents);
-        let registrars = Swarm { connections: (self.agents / 64).clamp(connections, REGISTRARS), ..self.swarm.clone() };
+        let registrars = Swarm {
+            connections: (self.agents / 64).clamp(connections, REGISTRARS.max(connections)),
+            ..self.swarm.clone()
+        };
         let registering = Instant::now();
         let mut agents = registrars.register(self.agents).await?;
         let registered_in = registering.elapsed();

@@ -70,7 +70,7 @@ fn beside_bare() -> anyhow::Result<Vec<Row>> {
     let first = agents.first().context("nobody registered")?;
     let answer = Arc::new(asked.heartbeat(first.agent, &step(first.epoch, 2)?)?);
     let (bare, _stop_bare) = server("bare", move |listener, stopped| async move {
-        let handler = move |body| parse_and_answer(body, Arc::clone(&answer));
+        let handler = move |body: Bytes| parse_and_answer(body, Arc::clone(&answer));
         let router = Router::new().route("/v1/agents/{agent}/heartbeat", post(handler));
         Ok(axum::serve(listener, router).with_graceful_shutdown(async { drop(stopped.await) }).await?)
     })?;
