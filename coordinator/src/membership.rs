@@ -242,7 +242,10 @@ impl Membership {
             let (claim, round, detail) = (beat.claim.as_ref(), beat.round, beat.detail);
             let report = Report { name, before, one, claim, round, detail, now };
             let snapshot = pool.report(&mut member.share, &report)?;
-            member.last = Some(Last::pack(beat));
+            match &mut member.last {
+                Some(last) => last.replace(beat),
+                None => member.last = Some(Last::pack(beat)),
+            }
             snapshot
         };
         // Also a retry is a sign of life.
@@ -418,7 +421,7 @@ impl Member {
 
     /// What it said last in this epoch.
     fn last(&self) -> Option<Heartbeat> {
-        self.last.map(|last| last.unpack(self.epoch))
+        self.last.as_ref().map(|last| last.unpack(self.epoch))
     }
 
     /// What a heartbeat of it puts into the sums.

@@ -39,7 +39,7 @@ const OLDEST: u32 = 1;
 const CURRENT: u32 = 4;
 
 /// How many bytes of records the database may keep in memory: the ledger has them all, so they are hardly ever read.
-const CACHE: u64 = 16 << 20;
+const CACHE: u64 = 1 << 20;
 
 const DATABASE: &str = "store";
 const COMMITS: &str = "commits";
