@@ -146,8 +146,9 @@ impl Coordinator {
         Ok(Registered { agent, epoch, heartbeat_within_ms: milliseconds(self.0.options.suspect_after) })
     }
 
-    /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating. Where the
-    /// pool has a capacity, one sort over its members is added once a round, or at most once a second.
+    /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating once the
+    /// agent has claimed something, if it does. Where the pool has a capacity, one sort over its members is added once
+    /// a round, or at most once a second.
     ///
     /// In real time the answer is the latest. With a round it describes the pool as the earlier rounds left it, for
     /// everybody in the round alike. Rounds of a pool only grow, also over episodes of a simulation, until all of its

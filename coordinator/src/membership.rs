@@ -227,8 +227,9 @@ impl Membership {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Takes a heartbeat and answers it, and says whether its claim counts less than it says. Nothing is allocated, and
-    /// no step depends on the number of members, but for the sort of [`crate::claims`].
+    /// Takes a heartbeat and answers it, and says whether its claim counts less than it says. Nothing is allocated, but
+    /// for the box of a member's first claim, and no step depends on the number of members, but for the sort of
+    /// [`crate::claims`].
     pub(crate) fn heartbeat(&self, id: AgentId, beat: &Heartbeat, now: u64) -> Result<(Answer, bool), Error> {
         let mut entry = self.members.get_mut(&id).ok_or(Error::UnknownAgent(id))?;
         let member = &mut **entry;
