@@ -48,6 +48,11 @@ pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+/// The binary that was built with these tests, unless `SYSTEM_TEST_BINARY` names another.
+pub(crate) fn binary() -> PathBuf {
+    env::var_os("SYSTEM_TEST_BINARY").map_or(env!("CARGO_BIN_EXE_meanfield").into(), PathBuf::from)
+}
+
 /// One process of the binary, in a directory of its own. Killed when dropped; a test that fails shows its log.
 pub(crate) struct Process {
     name: String,
@@ -60,11 +65,20 @@ impl Process {
         Self::start_with(arguments, &[])
     }
 
-    /// Starts with these environment variables and no other `MEANFIELD_*`. The binary is the one that was built with
-    /// these tests, unless `SYSTEM_TEST_BINARY` names another.
+    /// Starts with these environment variables and no other `MEANFIELD_*`.
     pub(crate) fn start_with<A: AsRef<str>>(arguments: &[A], environment: &[(&str, &str)]) -> Self {
-        let binary = env::var_os("SYSTEM_TEST_BINARY").map_or(env!("CARGO_BIN_EXE_meanfield").into(), PathBuf::from);
         let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().to_owned();
+        Self::launch(directory, &place, arguments, environment)
+    }
+
+    /// Starts in a directory of the caller's.
+    pub(crate) fn start_in<A: AsRef<str>>(place: &Path, arguments: &[A], environment: &[(&str, &str)]) -> Self {
+        Self::launch(tempfile::tempdir().unwrap(), place, arguments, environment)
+    }
+
+    fn launch<A: AsRef<str>>(directory: TempDir, place: &Path, arguments: &[A], environment: &[(&str, &str)]) -> Self {
+        let binary = binary();
         let file = |name| Stdio::from(fs::File::create(directory.path().join(name)).unwrap());
         let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
         let mut command = Command::new(&binary);
@@ -73,7 +87,7 @@ impl Process {
         }
         // The width of help texts.
         command.env_remove("COLUMNS");
-        command.args(&arguments).envs(environment.iter().copied()).current_dir(directory.path());
+        command.args(&arguments).envs(environment.iter().copied()).current_dir(place);
         command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
         let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
         Self { name: arguments.join(" "), child, directory }
@@ -290,6 +304,7 @@ pub(crate) fn address(process: &Process) -> String {
     eventually("a coordinator prints its address", || {
         let output = process.output();
         let line = output.strip_suffix('\n')?;
-        Some(line.strip_prefix("http://").unwrap_or_else(|| panic!("{line:?} is not a URL")).to_owned())
+        let address = line.strip_prefix("https://").or_else(|| line.strip_prefix("http://"));
+        Some(address.unwrap_or_else(|| panic!("{line:?} is not a URL")).to_owned())
     })
 }

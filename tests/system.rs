@@ -1,6 +1,6 @@
 //! The whole system: real processes of the `meanfield` binary on free ports, and the rules that the repository keeps.
 //!
-//! `restart`, `sharing`, `teaching`, `superseded`, `demo`, `trace`, `train`, `eval`, `loadgen` and `command_line` start the binary and watch it from outside, `architecture` and
+//! `restart`, `sharing`, `teaching`, `superseded`, `demo`, `trace`, `train`, `eval`, `loadgen`, `security` and `command_line` start the binary and watch it from outside, `architecture` and
 //! `documentation` read the repository. Nothing here sleeps for a guessed time: [`support::eventually`] asks again
 //! until what must happen has happened.
 
@@ -8,12 +8,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod architecture;
+mod certificates;
 mod command_line;
 mod demo;
 mod documentation;
 mod eval;
 mod loadgen;
 mod restart;
+mod security;
 mod sharing;
 mod superseded;
 mod support;

@@ -78,7 +78,8 @@ impl Http {
     }
 }
 
-fn client(secure: bool, trust: &Trust) -> Result<Client, crate::Error> {
+/// A client for coordinators, by https if `secure`, that believes whom it is told to.
+pub fn client(secure: bool, trust: &Trust) -> Result<Client, crate::Error> {
     // Refused only if there is one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // System proxies are for the outside; a coordinator stands next door.

@@ -187,3 +187,47 @@ impl Registry {
         page.into_iter().map(|(id, grant)| grant.view(id, now)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::NewToken;
+
+    fn record(new: &str, credential: &Credential, clock: &Clock) -> TokenRecord {
+        let new: NewToken = serde_json::from_str(new).unwrap();
+        TokenRecord { digest: credential.digest, grant: new.grant(clock.unix(), "me").unwrap() }
+    }
+
+    #[test]
+    fn every_request_is_admitted_or_not_without_allocating() {
+        let clock = Clock::manual();
+        let registry = Registry::new("the-coordinators-own".into(), Rates { agents: 10, others: 10 }, clock.clone());
+        let (text, credential) = Credential::generate().unwrap();
+        let new = r#"{"name":"a","role":"agent","pool":"default","agents":"shop/*","expires_in_s":60}"#;
+        registry.insert(credential.id, record(new, &credential, &clock));
+        let (pool, name) = ("default".parse().unwrap(), "shop/cart".parse().unwrap());
+        let wrong = text.expose().replace("mf_", "mf_0");
+        let counted = allocation_counter::measure(|| {
+            for token in [text.expose(), "the-coordinators-own"] {
+                let caller = registry.admit(token.as_bytes()).unwrap();
+                assert!(caller.covers(&pool, &name));
+                assert!((0..20).any(|_| matches!(registry.admit(token.as_bytes()), Err(Denied::TooOften(_)))));
+            }
+            assert_eq!(registry.admit(wrong.as_bytes()).unwrap_err(), Denied::Unknown);
+        });
+        assert_eq!(counted.count_total, 0);
+    }
+
+    #[test]
+    fn a_caller_shows_who_it_is_and_no_more() {
+        let clock = Clock::manual();
+        let registry = Registry::new("the-coordinators-own".into(), Rates::default(), clock.clone());
+        let (text, credential) = Credential::generate().unwrap();
+        registry.insert(credential.id, record(r#"{"name":"a","role":"reader"}"#, &credential, &clock));
+        let caller = registry.admit(text.expose().as_bytes()).unwrap();
+        assert_eq!(format!("{caller:?}"), "Caller { name: \"a\", role: Reader }");
+        assert_eq!((caller.name(), caller.role(), caller.token()), ("a", Role::Reader, Some(credential.id)));
+        let own = registry.admit(b"the-coordinators-own").unwrap();
+        assert_eq!((own.name(), own.role(), own.token()), ("coordinator", Role::Admin, None));
+    }
+}

@@ -24,6 +24,8 @@ fn history() -> tempfile::TempDir {
             }
         }
         coordinator.set_forecast(&pool("default"), network(1)).await.unwrap();
+        let new = serde_json::json!({"name": "a", "role": "reader"});
+        coordinator.issue(serde_json::from_value(new).unwrap(), "me").await.unwrap();
         coordinator.pause_all().await.unwrap();
     });
     dir
@@ -70,13 +72,15 @@ fn records(dir: &Path) -> Vec<(sled::IVec, sled::IVec)> {
 #[test]
 fn damaged_records_are_named_and_kept() {
     let history = history();
-    let agent = records(history.path()).into_iter().find(|(key, _)| key.starts_with(b"agent/")).unwrap();
+    let records = records(history.path());
+    let find = |prefix: &[u8]| records.iter().find(|(key, _)| key.starts_with(prefix)).unwrap();
+    let (agent, token) = (find(b"agent/"), find(b"token/").0.to_vec());
     let key = agent.0.to_vec();
     let named = String::from_utf8_lossy(&key).into_owned();
     // The epoch is at 1.
     let mut altered = agent.1.to_vec();
     altered[1] ^= 6;
-    let cases: [(&[u8], Option<&[u8]>, &str); 12] = [
+    let cases: [(&[u8], Option<&[u8]>, &str); 15] = [
         (&key, Some(b"garbage"), &named),
         (&key, Some(b""), &named),
         (&key, Some(br#"{"pool":"default"}"#), &named),
@@ -88,6 +92,9 @@ fn damaged_records_are_named_and_kept() {
         (b"format", None, "format"),
         (b"summary", None, "summary"),
         (b"summary", Some(b"{}"), "summary"),
+        (b"token/0123456789abcdef", Some(b"{}"), "token/0123456789abcdef"),
+        (b"token/0123", Some(b"{}"), "token/0123"),
+        (&token, None, "summary"),
         (b"something/else", Some(b"1"), "something/else"),
     ];
     for (key, value, blamed) in cases {
@@ -129,8 +136,10 @@ fn lost_files_are_noticed() {
 #[test]
 fn flipped_bytes_and_cut_files_never_lose_anything_silently() {
     let history = history();
-    let agents =
-        |dir: &Path| open(dir).map(|opened| (opened.agents(), opened.all_paused(), opened.pools()[0].forecast.clone()));
+    let agents = |dir: &Path| {
+        let forecast = |opened: &Coordinator| opened.pools()[0].forecast.clone();
+        open(dir).map(|opened| (opened.agents(), opened.all_paused(), forecast(&opened), opened.tokens(None, 9)))
+    };
     let expected = agents(image(history.path()).path()).unwrap();
     let mut noticed = 0;
     for (file, bytes) in contents(history.path()) {
