@@ -200,6 +200,15 @@ impl Coordinator {
         Self { process, address, http: Http::with_token(token) }
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.http.token
+    }
+
+    /// The text of something.
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.request(Method::GET, path)
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }

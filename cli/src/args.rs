@@ -109,6 +109,12 @@ pub struct CoordinatorArgs {
     /// Largest request body in bytes.
     #[arg(long, env = "MEANFIELD_MAX_BODY", default_value_t = 16 * 1024, value_name = "BYTES")]
     pub max_body: usize,
+    /// How many bytes of recorded steps are kept; the oldest go first.
+    #[arg(long, env = "MEANFIELD_TRAJECTORY_BYTES", default_value = "4Gi", value_name = "BYTES")]
+    pub trajectory_bytes: Bytes,
+    /// For how long recorded steps are kept.
+    #[arg(long, env = "MEANFIELD_TRAJECTORY_AGE", default_value = "30days", value_parser = duration, value_name = "TIME")]
+    pub trajectory_age: Duration,
     /// How long requests may take to finish after a signal to stop.
     #[arg(long, env = "MEANFIELD_GRACE", default_value = "10s", value_parser = duration, value_name = "TIME")]
     pub grace: Duration,
@@ -308,6 +314,8 @@ pub enum Area {
     Heartbeat,
     /// Simulated steps and requests per second on one core.
     Simulator,
+    /// Recorded steps made durable per second, beside the stores themselves with the same bytes.
+    Store,
     /// The binary, and the coordinator's memory with 10,000 agents.
     Size,
     /// The whole demo, from start to table.

@@ -7,6 +7,7 @@ mod heartbeat;
 mod learner;
 mod simulator;
 mod size;
+mod store;
 
 use std::{fs, process::Command, time::Instant};
 
@@ -47,6 +48,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if wanted(Area::Simulator) {
         rows.extend(simulator::run(&args.python)?);
+    }
+    if wanted(Area::Store) {
+        rows.extend(store::run()?);
     }
     if wanted(Area::Size) {
         rows.extend(size::run()?);

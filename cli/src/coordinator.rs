@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use meanfield_coordinator::{Clock, Coordinator, Options, serve};
+use meanfield_coordinator::{Clock, Coordinator, Options, serve, trajectories::Retention};
 use tokio::net::TcpListener;
 
 use crate::{args::CoordinatorArgs, signals};
@@ -18,6 +18,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         capacities: args.capacity,
         token: args.token,
         max_body: args.max_body,
+        trajectories: Retention { bytes: args.trajectory_bytes.0, age: args.trajectory_age },
         grace: args.grace,
     };
     options.validate()?;

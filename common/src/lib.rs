@@ -17,6 +17,7 @@
 //! | [`reward`] | the published reward and the default one |
 //! | [`fixed`], [`mean_field`] | exact sums and the auxiliary state g |
 //! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core
+//! | [`trajectory`] | recorded steps, as agents hand them in |
 //! | [`wire`] | the messages between agent and coordinator |
 
 pub mod action;
@@ -32,4 +33,5 @@ pub mod reward;
 pub mod scarcity;
 pub mod slo;
 pub mod state;
+pub mod trajectory;
 pub mod wire;

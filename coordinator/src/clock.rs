@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Monotonic milliseconds since some moment. Clones tell the same time.
@@ -43,6 +43,18 @@ impl Clock {
     pub fn now(&self) -> u64 {
         match &self.0 {
             Source::System(start) => milliseconds(start.elapsed()),
+            Source::Manual(now) => now.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The time of day, for what is kept beyond the process.
+impl Clock {
+    /// Milliseconds since 1970; a manual clock begins then.
+    #[must_use]
+    pub fn wall(&self) -> u64 {
+        match &self.0 {
+            Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds),
             Source::Manual(now) => now.load(Ordering::Relaxed),
         }
     }

@@ -11,6 +11,7 @@ use std::{
 use meanfield_common::{
     identity::{AgentId, PoolName},
     scarcity::Capacity,
+    trajectory::{Append, Appended, Recorded},
     wire::{Answer, Heartbeat, Leave, Register, Registered},
 };
 
@@ -24,6 +25,7 @@ use crate::{
     options::Options,
     store::{self, Store},
     token,
+    trajectories::{self, Origin, Trajectories},
     view::{AgentView, Cursor, PoolView},
     writer::{Outcome, Writer},
 };
@@ -38,6 +40,7 @@ struct Inner {
     token: String,
     membership: Arc<Membership>,
     writer: Writer,
+    trajectories: Trajectories,
     metrics: Metrics,
     draining: AtomicBool,
 }
@@ -100,9 +103,12 @@ impl Coordinator {
             (None, Some(directory)) => token::read_or_create(directory)?,
             (None, None) => token::generate()?,
         };
-        let writer = Writer::start(store, Ledger::new(contents), Arc::clone(&membership), clock.clone())?;
         let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { options, clock, token, membership, writer, metrics, draining })))
+        // The store's lock covers it too.
+        let (directory, counted) = (options.data_dir.as_deref(), metrics.trajectories.clone());
+        let trajectories = Trajectories::open(directory, options.trajectories, clock.clone(), counted)?;
+        let writer = Writer::start(store, Ledger::new(contents), Arc::clone(&membership), clock.clone())?;
+        Ok(Self(Arc::new(Inner { options, clock, token, membership, writer, trajectories, metrics, draining })))
     }
 
     /// The configuration.
@@ -246,6 +252,29 @@ impl Coordinator {
         self.0.membership.forecast(pool)?.ok_or_else(|| Error::NoForecast(pool.clone()))
     }
 
+    /// Takes what a member recorded, and returns when it is durable. Steps that are known already change nothing.
+    ///
+    /// # Errors
+    /// If the agent is no member or has registered again since, a step is known with other content, or the store fails.
+    /// Then none of the steps is taken.
+    pub async fn append(&self, agent: AgentId, append: Append) -> Result<Appended, Error> {
+        let member = self.agent(agent)?;
+        Error::check_epoch(agent, append.epoch, member.epoch)?;
+        let origin = Origin { agent, epoch: append.epoch, pool: member.pool, category: member.category };
+        self.0.trajectories.append(origin, self.0.clock.wall(), append.steps.into()).await
+    }
+
+    /// Takes steps from elsewhere, in order of episode and step, whether or not the agent is a member.
+    pub(crate) async fn import(&self, origin: Origin, received: u64, steps: Vec<Recorded>) -> Result<Appended, Error> {
+        self.0.trajectories.append(origin, received, steps).await
+    }
+
+    /// Where [`trajectories::query`] and [`trajectories::export`] read.
+    #[must_use]
+    pub fn trajectories(&self) -> Arc<dyn trajectories::store::Store> {
+        self.0.trajectories.store()
+    }
+
     /// Whether the pause for all is on.
     #[must_use]
     pub fn all_paused(&self) -> bool {
@@ -287,7 +316,8 @@ impl Coordinator {
     }
 
     /// Marks who has been silent for too long as suspect, and takes out who is gone; returns when that is durable.
-    /// Suspects still count in the mean field, the gone do not. [`crate::serve`] calls this by itself.
+    /// Suspects still count in the mean field, the gone do not. Also removes trajectories that are too old or too many.
+    /// [`crate::serve`] calls this by itself.
     ///
     /// # Errors
     /// If the store fails.
@@ -313,6 +343,7 @@ impl Coordinator {
         if !gone.is_empty() {
             self.0.writer.submit(Change::Gone(gone)).await?;
         }
+        self.0.trajectories.retain().await?;
         Ok(swept)
     }
 
@@ -334,7 +365,7 @@ impl Coordinator {
     /// Whether requests are welcome: the store works and no shutdown has begun.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.0.writer.works() && !self.0.draining.load(Ordering::Relaxed)
+        self.0.writer.works() && self.0.trajectories.works() && !self.0.draining.load(Ordering::Relaxed)
     }
 
     pub(crate) fn drain(&self) {

@@ -13,6 +13,11 @@
 //! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
 //! | `PUT /v1/pools/{pool}/capacity`, `DELETE ...` | orders a capacity, or goes back to the configured one |
 //! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/forecast` | the forecast network that the agents of a pool share |
+//! | `POST /v1/agents/{id}/trajectories` | takes recorded steps |
+//! | `GET /v1/agents/{id}/rewards` | the latest rewards of an agent |
+//! | `GET /v1/trajectories` | lists episodes by time, or the best and the worst |
+//! | `GET /v1/trajectories/samples` | draws steps for training |
+//! | `GET /v1/trajectories/export`, `POST /v1/trajectories/import` | all steps as CSV or Parquet, and back |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
 //!
 //! Everything below `/v1` needs the bearer token, and every refusal is a [`problem`]. Checks sit in extractors and
@@ -29,6 +34,7 @@ pub mod openapi;
 pub mod pools;
 pub mod problem;
 pub mod service;
+pub mod trajectories;
 
 use axum::{
     Router,
@@ -54,6 +60,12 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(pools::show))
         .routes(routes!(pools::set_capacity, pools::clear_capacity))
         .routes(routes!(forecast::share, forecast::download, forecast::withdraw))
+        .routes(routes!(trajectories::append))
+        .routes(routes!(trajectories::rewards))
+        .routes(routes!(trajectories::list))
+        .routes(routes!(trajectories::samples))
+        .routes(routes!(trajectories::transfer::export))
+        .routes(routes!(trajectories::transfer::import))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

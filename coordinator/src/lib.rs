@@ -13,6 +13,7 @@
 //! | [`forecast`] | the forecast network that the agents of a pool share |
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
 //! | [`store`] | where it is written: sled, or nowhere |
+//! | [`trajectories`] | what agents saw, did and earned: kept, asked for, exported |
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
 //! | [`http`], [`server`] | the routes, and the daemon around them |
@@ -32,6 +33,7 @@ mod pool;
 pub mod server;
 pub mod store;
 pub mod token;
+pub mod trajectories;
 pub mod view;
 mod writer;
 

@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity};
 
+use crate::trajectories::Retention;
+
 /// A coordinator's configuration. [`Options::default`] keeps everything in memory.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -24,6 +26,8 @@ pub struct Options {
     pub token: Option<String>,
     /// The largest request body in bytes.
     pub max_body: usize,
+    /// How many trajectories are kept, and for how long.
+    pub trajectories: Retention,
     /// How long requests that are under way may take to finish after shutdown began.
     pub grace: Duration,
 }
@@ -41,6 +45,7 @@ impl Default for Options {
             capacities: Vec::new(),
             token: None,
             max_body: 16 * 1024,
+            trajectories: Retention::default(),
             grace: Duration::from_secs(10),
         }
     }
@@ -83,7 +88,7 @@ impl Options {
         if self.max_body < LEAST_BODY {
             return Err(Invalid::new("max_body", self.max_body, format!("at least {LEAST_BODY} bytes")));
         }
-        Ok(())
+        self.trajectories.validate()
     }
 }
 
@@ -112,6 +117,8 @@ mod tests {
         let twice = refused(|o| o.pools.push("default".parse().unwrap()));
         assert_eq!((twice.field.as_str(), twice.value.as_str()), ("pools", "default"));
         assert_eq!(refused(|o| o.max_body = 10).field, "max_body");
+        assert_eq!(refused(|o| o.trajectories.bytes = 10).field, "trajectory_bytes");
+        assert_eq!(refused(|o| o.trajectories.age = Duration::ZERO).field, "trajectory_age");
         let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");

@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::forecast::Forecast;
 
 pub use disk::Disk;
+pub(crate) use disk::corrupt;
+pub(crate) use witness::{Witness, hash};
 
 /// What is kept of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,7 +138,7 @@ pub enum Error {
 }
 
 impl Error {
-    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |reason| Self::Io { path: path.to_owned(), reason }
     }
 }

@@ -45,13 +45,13 @@ impl<const LIMIT: usize> FromRequest<Coordinator> for File<LIMIT> {
     }
 }
 
-async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Refusal> {
+pub(super) async fn read<T: DeserializeOwned>(request: Request, limit: usize) -> Result<T, Refusal> {
     let bytes = bytes(request, "application/json", limit).await?;
     serde_json::from_slice(&bytes).map_err(|_| explain::<T>(&bytes))
 }
 
 /// A body of one media type and of bounded size.
-async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> Result<Bytes, Refusal> {
+pub(super) async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> Result<Bytes, Refusal> {
     let too_large = |size: String| {
         let refusal = Refusal::new(Kind::BodyTooLarge, format!("the body has {size} bytes"));
         refusal.blame("body").bound(format!("at most {limit} bytes"))
@@ -76,7 +76,7 @@ async fn bytes(mut request: Request, media_type: &'static str, limit: usize) -> 
     })
 }
 
-fn is(headers: &HeaderMap, media_type: &str) -> bool {
+pub(super) fn is(headers: &HeaderMap, media_type: &str) -> bool {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return false };
     let essence = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default();
     essence.trim_ascii().eq_ignore_ascii_case(media_type.as_bytes())

@@ -103,6 +103,13 @@ refusals! {
     Sharing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
     /// Why a forecast network is not given out.
     Downloading: InvalidValue UnknownPool NoForecast;
+    /// Why steps are refused.
+    Appending: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        UnknownAgent StaleEpoch ConflictingStep Unavailable;
+    /// Why a question about trajectories is refused.
+    Asking: InvalidValue UnknownField Unavailable;
+    /// Why a file of steps is refused.
+    Importing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue ConflictingStep Unavailable;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why a look at anything else is refused.

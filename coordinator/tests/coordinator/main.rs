@@ -15,3 +15,6 @@ mod membership;
 mod openapi;
 mod scarcity;
 mod support;
+mod trajectories;
+mod trajectory_damage;
+mod trajectory_http;

@@ -1,0 +1,161 @@
+//! Recorded steps made durable per second, beside the stores themselves: the same bytes, as many batches to a flush.
+//!
+//! Ours is the coordinator with its store of trajectories, asked by as many agents at once as batches go into one flush of
+//! the peers. Peers are given the chunks ready-made; they keep no summaries, no orders and compare nothing.
+
+use std::{path::Path, time::Instant};
+
+use fjall::{Database, KeyspaceCreateOptions, PersistMode, config::CompressionPolicy};
+use futures_util::future::join_all;
+use meanfield_common::{
+    action::Action,
+    identity::{Category, PoolName},
+    state::{LocalState, Unit},
+    trajectory::{Append, Recorded, Verdicts},
+    wire::{Register, Registered},
+};
+use meanfield_coordinator::{Clock, Coordinator, Options, trajectories::layout};
+
+use super::{Row, median};
+
+/// Agents that hand in a batch each at the same time, and the steps of a batch.
+const AGENTS: usize = 64;
+const STEPS: u32 = 250;
+/// Batches of each agent in one run.
+const EACH: u32 = 8;
+const RUNS: u32 = 9;
+
+pub(super) fn run() -> anyhow::Result<Vec<Row>> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name);
+    let options = Options { data_dir: Some(path("ours")), ..Options::default() };
+    let coordinator = Coordinator::open(options, Clock::system())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let agents = runtime.block_on(register(&coordinator))?;
+    let (fjall, sled) = (Fjall::open(&path("fjall"))?, Sled::open(&path("sled"))?);
+    let (mut ours, mut by_fjall, mut by_sled) = (Vec::new(), Vec::new(), Vec::new());
+    for run in 0..RUNS {
+        let rounds: Vec<Vec<Append>> =
+            (0..EACH).map(|round| batches(&agents, run * EACH + round)).collect::<Result<_, _>>()?;
+        let chunks: Vec<Vec<Chunk>> =
+            rounds.iter().map(|round| round.iter().enumerate().map(chunk).collect()).collect();
+        let steps = f64::from(EACH * STEPS) * AGENTS as f64;
+        let rate = |started: Instant| steps / started.elapsed().as_secs_f64();
+
+        let started = Instant::now();
+        runtime.block_on(append(&coordinator, &agents, rounds))?;
+        ours.push(rate(started));
+        let started = Instant::now();
+        chunks.iter().try_for_each(|round| fjall.write(round))?;
+        by_fjall.push(rate(started));
+        let started = Instant::now();
+        chunks.iter().try_for_each(|round| sled.write(round))?;
+        by_sled.push(rate(started));
+    }
+    let row = |name, peer: &[f64]| {
+        let ratios = ours.iter().zip(peer).map(|(ours, peer)| ours / peer).collect();
+        let (ours, peer) = (median(ours.clone()), median(peer.to_vec()));
+        Row { name, ours, peer: Some(peer), ratio: Some(median(ratios)), unit: "steps/s" }
+    };
+    Ok(vec![
+        row("durable steps in batches of 250, peer: fjall, same bytes", &by_fjall),
+        row("durable steps in batches of 250, peer: sled, same bytes", &by_sled),
+    ])
+}
+
+async fn register(coordinator: &Coordinator) -> anyhow::Result<Vec<Registered>> {
+    let pool: PoolName = "default".parse()?;
+    let mut agents = Vec::new();
+    for agent in 0..AGENTS {
+        let register =
+            Register { name: format!("agent-{agent}").parse()?, pool: pool.clone(), category: Category::Cpu };
+        agents.push(coordinator.register(register).await?);
+    }
+    Ok(agents)
+}
+
+/// One batch of each agent: an episode each.
+fn batches(agents: &[Registered], episode: u32) -> anyhow::Result<Vec<Append>> {
+    let batch = |(at, agent): (usize, &Registered)| -> anyhow::Result<Append> {
+        let level = |step: u32| Unit::clamped(f64::from(step * 31 + episode * 7 + at as u32).sin());
+        let state = |step: u32| LocalState {
+            slo_preservation: level(step),
+            cpu_utilisation: level(step + 1000),
+            memory_utilisation: level(step + 2000),
+            arrival_change: level(step + 3000),
+            cpu_limit: level(step + 4000),
+            memory_limit: level(step + 5000),
+            replicas: level(step + 6000),
+        };
+        let step = |step: u32| -> anyhow::Result<Recorded> {
+            Ok(Recorded {
+                episode: episode.into(),
+                step,
+                state: state(step),
+                action: Action::HOLD,
+                reward: level(step).get().try_into()?,
+                next_state: state(step + 1),
+                verdicts: Verdicts::default(),
+            })
+        };
+        let steps: Vec<_> = (0..STEPS).map(step).collect::<Result<_, _>>()?;
+        Ok(Append { epoch: agent.epoch, steps: steps.try_into()? })
+    };
+    agents.iter().enumerate().map(batch).collect()
+}
+
+/// Each agent hands in its batch; the next ones come when all are durable.
+async fn append(coordinator: &Coordinator, agents: &[Registered], rounds: Vec<Vec<Append>>) -> anyhow::Result<()> {
+    for round in rounds {
+        let all = agents.iter().zip(round).map(|(agent, batch)| coordinator.append(agent.agent, batch));
+        for appended in join_all(all).await {
+            anyhow::ensure!(appended?.stored == u64::from(STEPS), "a step was known before");
+        }
+    }
+    Ok(())
+}
+
+/// The key and the bytes that our store writes for a batch.
+type Chunk = (Vec<u8>, Vec<u8>);
+
+fn chunk((agent, batch): (usize, &Append)) -> Chunk {
+    let steps = batch.steps.as_slice();
+    let (episode, last) = steps.last().map_or((0, 0), Recorded::place);
+    // As long and as scattered as a real one.
+    let name = (agent as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let key = [&name.to_be_bytes()[..], &[0; 16], &episode.to_be_bytes(), &last.to_be_bytes()].concat();
+    (key, layout::encode(0, steps))
+}
+
+struct Fjall(Database, fjall::Keyspace);
+
+impl Fjall {
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let database = Database::builder(path).worker_threads(1).open()?;
+        let options = || KeyspaceCreateOptions::default().data_block_compression_policy(CompressionPolicy::disabled());
+        let keyspace = database.keyspace("chunks", options)?;
+        Ok(Self(database, keyspace))
+    }
+
+    fn write(&self, chunks: &[Chunk]) -> anyhow::Result<()> {
+        let mut batch = self.0.batch().durability(Some(PersistMode::SyncData));
+        chunks.iter().for_each(|(key, value)| batch.insert(&self.1, key.as_slice(), value.as_slice()));
+        Ok(batch.commit()?)
+    }
+}
+
+struct Sled(sled::Db);
+
+impl Sled {
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self(sled::Config::new().path(path).flush_every_ms(None).open()?))
+    }
+
+    fn write(&self, chunks: &[Chunk]) -> anyhow::Result<()> {
+        let mut batch = sled::Batch::default();
+        chunks.iter().for_each(|(key, value)| batch.insert(key.as_slice(), value.as_slice()));
+        self.0.apply_batch(batch)?;
+        self.0.flush()?;
+        Ok(())
+    }
+}
