@@ -95,7 +95,7 @@ pub(crate) struct TrajectoryMetrics {
 }
 
 impl TrajectoryMetrics {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let removed = Family::<ForReason, Counter>::default();
         for reason in [Reason::Age, Reason::Size] {
             drop(removed.get_or_create(&ForReason { reason }));

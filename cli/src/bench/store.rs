@@ -11,7 +11,7 @@ use meanfield_common::{
     action::Action,
     identity::{Category, PoolName},
     state::{LocalState, Unit},
-    trajectory::{Append, Recorded, Verdicts},
+    trajectory::{Append, MOST_STEPS, Recorded, Verdicts},
     wire::{Register, Registered},
 };
 use meanfield_coordinator::{Clock, Coordinator, Options, trajectories::layout};
@@ -29,7 +29,7 @@ pub(super) fn run() -> anyhow::Result<Vec<Row>> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name);
     let options = Options { data_dir: Some(path("ours")), ..Options::default() };
-    let coordinator = Coordinator::open(options, Clock::system())?;
+    let coordinator = Coordinator::open(options.clone(), Clock::system())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let agents = runtime.block_on(register(&coordinator))?;
     let (fjall, sled) = (Fjall::open(&path("fjall"))?, Sled::open(&path("sled"))?);
@@ -57,10 +57,39 @@ pub(super) fn run() -> anyhow::Result<Vec<Row>> {
         let (ours, peer) = (median(ours.clone()), median(peer.to_vec()));
         Row { name, ours, peer: Some(peer), ratio: Some(median(ratios)), unit: "steps/s" }
     };
-    Ok(vec![
+    let mut rows = vec![
         row("durable steps in batches of 250, peer: fjall, same bytes", &by_fjall),
         row("durable steps in batches of 250, peer: sled, same bytes", &by_sled),
-    ])
+    ];
+    drop((fjall, sled));
+    let filled = runtime.block_on(fill(&coordinator, &agents))?;
+    rows.push(Row::alone("durable steps in batches of 1000, to 2 GB", filled, "steps/s"));
+    drop(coordinator);
+    let started = Instant::now();
+    let coordinator = Coordinator::open(options, Clock::system())?;
+    rows.push(Row::alone("start with 2 GB of steps", started.elapsed().as_secs_f64(), "s"));
+    anyhow::ensure!(coordinator.ready(), "it is not ready");
+    Ok(rows)
+}
+
+/// Hands in long batches until there are two gigabytes, and says how many steps a second that were.
+async fn fill(coordinator: &Coordinator, agents: &[Registered]) -> anyhow::Result<f64> {
+    const FULL: usize = 2_000_000_000;
+    /// The steps of one batch in bytes, nearly.
+    const BYTES: usize = 66 * MOST_STEPS;
+    let steps: Vec<_> = (0..MOST_STEPS as u32).map(|at| step(0, 0, at)).collect::<Result<_, _>>()?;
+    let rounds = FULL / (BYTES * agents.len());
+    let started = Instant::now();
+    for round in 0..rounds {
+        let batch = |agent: &Registered| -> anyhow::Result<Append> {
+            let episode = (RUNS * EACH) as u64 + round as u64;
+            let steps: Vec<_> = steps.iter().map(|one| Recorded { episode, ..one.clone() }).collect();
+            Ok(Append { epoch: agent.epoch, steps: steps.try_into()? })
+        };
+        let batches = agents.iter().map(batch).collect::<Result<_, _>>()?;
+        append(coordinator, agents, vec![batches]).await?;
+    }
+    Ok((rounds * agents.len() * MOST_STEPS) as f64 / started.elapsed().as_secs_f64())
 }
 
 async fn register(coordinator: &Coordinator) -> anyhow::Result<Vec<Registered>> {
@@ -77,31 +106,33 @@ async fn register(coordinator: &Coordinator) -> anyhow::Result<Vec<Registered>> 
 /// One batch of each agent: an episode each.
 fn batches(agents: &[Registered], episode: u32) -> anyhow::Result<Vec<Append>> {
     let batch = |(at, agent): (usize, &Registered)| -> anyhow::Result<Append> {
-        let level = |step: u32| Unit::clamped(f64::from(step * 31 + episode * 7 + at as u32).sin());
-        let state = |step: u32| LocalState {
-            slo_preservation: level(step),
-            cpu_utilisation: level(step + 1000),
-            memory_utilisation: level(step + 2000),
-            arrival_change: level(step + 3000),
-            cpu_limit: level(step + 4000),
-            memory_limit: level(step + 5000),
-            replicas: level(step + 6000),
-        };
-        let step = |step: u32| -> anyhow::Result<Recorded> {
-            Ok(Recorded {
-                episode: episode.into(),
-                step,
-                state: state(step),
-                action: Action::HOLD,
-                reward: level(step).get().try_into()?,
-                next_state: state(step + 1),
-                verdicts: Verdicts::default(),
-            })
-        };
-        let steps: Vec<_> = (0..STEPS).map(step).collect::<Result<_, _>>()?;
+        let steps: Vec<_> = (0..STEPS).map(|number| step(at as u32, episode, number)).collect::<Result<_, _>>()?;
         Ok(Append { epoch: agent.epoch, steps: steps.try_into()? })
     };
     agents.iter().enumerate().map(batch).collect()
+}
+
+/// A step whose numbers are like no other's, so that no store can make them smaller.
+fn step(agent: u32, episode: u32, step: u32) -> anyhow::Result<Recorded> {
+    let level = |at: u32| Unit::clamped(f64::from(at * 31 + episode * 7 + agent).sin());
+    let state = |at: u32| LocalState {
+        slo_preservation: level(at),
+        cpu_utilisation: level(at + 1000),
+        memory_utilisation: level(at + 2000),
+        arrival_change: level(at + 3000),
+        cpu_limit: level(at + 4000),
+        memory_limit: level(at + 5000),
+        replicas: level(at + 6000),
+    };
+    Ok(Recorded {
+        episode: episode.into(),
+        step,
+        state: state(step),
+        action: Action::HOLD,
+        reward: level(step).get().try_into()?,
+        next_state: state(step + 1),
+        verdicts: Verdicts::default(),
+    })
 }
 
 /// Each agent hands in its batch; the next ones come when all are durable.
@@ -109,7 +140,7 @@ async fn append(coordinator: &Coordinator, agents: &[Registered], rounds: Vec<Ve
     for round in rounds {
         let all = agents.iter().zip(round).map(|(agent, batch)| coordinator.append(agent.agent, batch));
         for appended in join_all(all).await {
-            anyhow::ensure!(appended?.stored == u64::from(STEPS), "a step was known before");
+            anyhow::ensure!(appended?.known == 0, "a step was known before");
         }
     }
     Ok(())

@@ -148,10 +148,10 @@ impl Books {
         }
         for (id, summary, run, fresh) in decided {
             let put = match fresh {
-                Fresh::All => self.put(id, summary, batch, &run.steps, run.bytes.clone(), now),
+                Fresh::All => self.put(id, summary.as_ref(), batch, &run.steps, run.bytes.clone(), now),
                 Fresh::Some(steps) => {
                     let bytes = layout::encode(batch.received, &steps);
-                    self.put(id, summary, batch, &steps, bytes, now)
+                    self.put(id, summary.as_ref(), batch, &steps, bytes, now)
                 }
             };
             put.map_err(Refused::Failed)?;
@@ -190,7 +190,7 @@ impl Books {
     fn put(
         &mut self,
         id: EpisodeId,
-        before: Option<Summary>,
+        before: Option<&Summary>,
         batch: &Batch,
         steps: &[Recorded],
         bytes: Vec<u8>,
@@ -199,7 +199,7 @@ impl Books {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return Ok(()) };
         let number = self.segment()?;
         let size = bytes.len() as u64;
-        let mut after = before.clone().unwrap_or_else(|| Summary {
+        let mut after = before.cloned().unwrap_or_else(|| Summary {
             pool: batch.pool.clone(),
             category: batch.category,
             steps: 0,
@@ -222,7 +222,7 @@ impl Books {
             after.segments.push(number);
             self.write(keys::in_segment(number, &id), Some(Vec::new()));
         }
-        if let Some(before) = &before {
+        if let Some(before) = before {
             self.forget(&id, before);
         }
         self.write(keys::by_time(after.since, &id), Some(Vec::new()));

@@ -201,3 +201,104 @@ impl Work {
 
 /// The store has failed, and everybody was told.
 struct Failed;
+
+#[cfg(test)]
+mod tests {
+    use meanfield_common::{
+        action::Action,
+        identity::{AgentId, Category, Epoch},
+        reward::Reward,
+        state::LocalState,
+        trajectory::{Recorded, Verdicts},
+    };
+
+    use super::*;
+    use crate::trajectories::{
+        books::Run,
+        layout,
+        store::{Direction, Memory, Table, Visit, Writes},
+    };
+
+    /// A disk that is full after so many commits.
+    struct Full(Memory, u64);
+
+    impl Store for Full {
+        fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, store::Error> {
+            self.0.get(table, key)
+        }
+
+        fn scan(
+            &self,
+            table: Table,
+            from: &[u8],
+            to: &[u8],
+            direction: Direction,
+            visit: Visit<'_>,
+        ) -> Result<(), store::Error> {
+            self.0.scan(table, from, to, direction, visit)
+        }
+
+        fn commit(&self, number: u64, writes: Writes) -> Result<(), store::Error> {
+            if number > self.1 {
+                return Err(store::Error::Database { path: "disk".into(), reason: "full".to_owned() });
+            }
+            self.0.commit(number, writes)
+        }
+
+        fn segments(&self) -> Vec<u64> {
+            self.0.segments()
+        }
+
+        fn open_segment(&self, number: u64) -> Result<(), store::Error> {
+            self.0.open_segment(number)
+        }
+
+        fn drop_segment(&self, number: u64) -> Result<(), store::Error> {
+            self.0.drop_segment(number)
+        }
+
+        fn space(&self) -> u64 {
+            self.0.space()
+        }
+
+        fn corrupt(&self, key: &[u8], reason: &str) -> store::Error {
+            self.0.corrupt(key, reason)
+        }
+    }
+
+    fn batch(step: u32) -> Batch {
+        let steps = vec![Recorded {
+            episode: 1,
+            step,
+            state: LocalState::default(),
+            action: Action::HOLD,
+            reward: Reward::default(),
+            next_state: LocalState::default(),
+            verdicts: Verdicts::default(),
+        }];
+        Batch {
+            agent: AgentId(uuid::Uuid::from_u128(1)),
+            epoch: Epoch::FIRST,
+            pool: "default".parse().unwrap(),
+            category: Category::Cpu,
+            received: 0,
+            runs: vec![Run { bytes: layout::encode(0, &steps), steps }],
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_refuses_every_further_step_and_says_so() {
+        let store = Arc::new(Full(Memory::default(), 2));
+        let writer = Writer::start(store, Retention::default(), Clock::manual(), TrajectoryMetrics::new()).unwrap();
+        for step in 0..2 {
+            assert_eq!(writer.append(batch(step)).await.unwrap().stored, 1);
+        }
+        assert!(writer.works());
+        for step in 2..4 {
+            let Err(Error::Store(error)) = writer.append(batch(step)).await else { panic!("taken") };
+            assert!(error.to_string().contains("full"));
+            assert!(!writer.works(), "whoever hears of it finds it not ready");
+        }
+        assert!(matches!(writer.retain().await, Err(Error::Store(_))));
+    }
+}

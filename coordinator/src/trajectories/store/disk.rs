@@ -8,8 +8,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File},
+    io::{self, Read},
     ops::ControlFlow,
+    os::unix::fs::FileExt,
     panic::catch_unwind,
     path::{Path, PathBuf},
 };
@@ -212,9 +214,26 @@ fn copy_journals(database: &Path, copies: &Path) -> Result<(), Error> {
     fs::create_dir(&half).map_err(Error::io(&half))?;
     for journal in journals(database)? {
         let name = journal.file_name().unwrap_or_default();
-        fs::copy(&journal, half.join(name)).map_err(Error::io(&journal))?;
+        copy(&journal, &half.join(name)).map_err(Error::io(&journal))?;
     }
     fs::rename(&half, copies).map_err(Error::io(copies))
+}
+
+/// Copies a file but for its holes: most of a journal is room for what is to come.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    const PIECE: usize = 64 << 10;
+    let (mut source, target) = (File::open(from)?, File::create(to)?);
+    let (mut piece, empty, mut at) = (vec![0; PIECE], vec![0; PIECE], 0);
+    loop {
+        let read = source.read(&mut piece)?;
+        if read == 0 {
+            return target.set_len(at);
+        }
+        if piece[..read] != empty[..read] {
+            target.write_all_at(&piece[..read], at)?;
+        }
+        at += read as u64;
+    }
 }
 
 /// Puts copies back that a refused start, or one that was cut off, has left.
@@ -223,7 +242,7 @@ fn put_back(copies: &Path, database: &Path) -> Result<(), Error> {
         let target = database.join(copy.file_name().unwrap_or_default());
         // Where the start got far enough to be done with a journal, it is in tables.
         if target.exists() {
-            fs::copy(&copy, &target).map_err(Error::io(&copy))?;
+            self::copy(&copy, &target).map_err(Error::io(&copy))?;
         }
     }
     remove(copies)
