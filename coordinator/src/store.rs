@@ -24,7 +24,7 @@ use crate::forecast::Forecast;
 
 pub use disk::Disk;
 pub(crate) use disk::corrupt;
-pub(crate) use witness::{Witness, hash};
+pub(crate) use witness::Witness;
 
 /// What is kept of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

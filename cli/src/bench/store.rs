@@ -1,9 +1,10 @@
 //! Recorded steps made durable per second, beside the stores themselves: the same bytes, as many batches to a flush.
 //!
-//! Ours is the coordinator with its store of trajectories, asked by as many agents at once as batches go into one flush of
-//! the peers. Peers are given the chunks ready-made; they keep no summaries, no orders and compare nothing.
+//! Ours is the coordinator with its store of trajectories. Its agents hand in one batch after the other, each on its own;
+//! while some wait for a flush, the others make their next batch ready, so that half of them share a flush on average: as
+//! many as in the peers. Those are given the chunks ready-made; they keep no summaries, no orders and compare nothing.
 
-use std::{path::Path, time::Instant};
+use std::{ops::Range, path::Path, time::Instant};
 
 use fjall::{Database, KeyspaceCreateOptions, PersistMode, config::CompressionPolicy};
 use futures_util::future::join_all;
@@ -18,11 +19,13 @@ use meanfield_coordinator::{Clock, Coordinator, Options, trajectories::layout};
 
 use super::{Row, median};
 
-/// Agents that hand in a batch each at the same time, and the steps of a batch.
-const AGENTS: usize = 64;
+/// Agents, and the steps of a batch.
+const AGENTS: usize = 128;
 const STEPS: u32 = 250;
+/// Batches that share a flush in the peers.
+const FLUSH: usize = AGENTS / 2;
 /// Batches of each agent in one run.
-const EACH: u32 = 8;
+const EACH: u32 = 4;
 const RUNS: u32 = 9;
 
 pub(super) fn run() -> anyhow::Result<Vec<Row>> {
@@ -35,21 +38,22 @@ pub(super) fn run() -> anyhow::Result<Vec<Row>> {
     let (fjall, sled) = (Fjall::open(&path("fjall"))?, Sled::open(&path("sled"))?);
     let (mut ours, mut by_fjall, mut by_sled) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
-        let rounds: Vec<Vec<Append>> =
-            (0..EACH).map(|round| batches(&agents, run * EACH + round)).collect::<Result<_, _>>()?;
-        let chunks: Vec<Vec<Chunk>> =
-            rounds.iter().map(|round| round.iter().enumerate().map(chunk).collect()).collect();
+        let episodes = run * EACH..(run + 1) * EACH;
+        let batches: Vec<Vec<Append>> =
+            agents.iter().enumerate().map(|agent| batches(agent, episodes.clone())).collect::<Result<_, _>>()?;
+        let chunks: Vec<Chunk> =
+            batches.iter().enumerate().flat_map(|(at, own)| own.iter().map(move |batch| chunk(at, batch))).collect();
         let steps = f64::from(EACH * STEPS) * AGENTS as f64;
         let rate = |started: Instant| steps / started.elapsed().as_secs_f64();
 
         let started = Instant::now();
-        runtime.block_on(append(&coordinator, &agents, rounds))?;
+        runtime.block_on(append(&coordinator, &agents, batches))?;
         ours.push(rate(started));
         let started = Instant::now();
-        chunks.iter().try_for_each(|round| fjall.write(round))?;
+        chunks.chunks(FLUSH).try_for_each(|some| fjall.write(some))?;
         by_fjall.push(rate(started));
         let started = Instant::now();
-        chunks.iter().try_for_each(|round| sled.write(round))?;
+        chunks.chunks(FLUSH).try_for_each(|some| sled.write(some))?;
         by_sled.push(rate(started));
     }
     let row = |name, peer: &[f64]| {
@@ -81,13 +85,13 @@ async fn fill(coordinator: &Coordinator, agents: &[Registered]) -> anyhow::Resul
     let rounds = FULL / (BYTES * agents.len());
     let started = Instant::now();
     for round in 0..rounds {
-        let batch = |agent: &Registered| -> anyhow::Result<Append> {
-            let episode = (RUNS * EACH) as u64 + round as u64;
+        let batch = |agent: &Registered| -> anyhow::Result<Vec<Append>> {
+            let episode = u64::from(RUNS * EACH) + round as u64;
             let steps: Vec<_> = steps.iter().map(|one| Recorded { episode, ..one.clone() }).collect();
-            Ok(Append { epoch: agent.epoch, steps: steps.try_into()? })
+            Ok(vec![Append { epoch: agent.epoch, steps: steps.try_into()? }])
         };
         let batches = agents.iter().map(batch).collect::<Result<_, _>>()?;
-        append(coordinator, agents, vec![batches]).await?;
+        append(coordinator, agents, batches).await?;
     }
     Ok((rounds * agents.len() * MOST_STEPS) as f64 / started.elapsed().as_secs_f64())
 }
@@ -103,13 +107,13 @@ async fn register(coordinator: &Coordinator) -> anyhow::Result<Vec<Registered>> 
     Ok(agents)
 }
 
-/// One batch of each agent: an episode each.
-fn batches(agents: &[Registered], episode: u32) -> anyhow::Result<Vec<Append>> {
-    let batch = |(at, agent): (usize, &Registered)| -> anyhow::Result<Append> {
+/// The batches of an agent: an episode each.
+fn batches((at, agent): (usize, &Registered), episodes: Range<u32>) -> anyhow::Result<Vec<Append>> {
+    let batch = |episode: u32| -> anyhow::Result<Append> {
         let steps: Vec<_> = (0..STEPS).map(|number| step(at as u32, episode, number)).collect::<Result<_, _>>()?;
         Ok(Append { epoch: agent.epoch, steps: steps.try_into()? })
     };
-    agents.iter().enumerate().map(batch).collect()
+    episodes.map(batch).collect()
 }
 
 /// A step whose numbers are like no other's, so that no store can make them smaller.
@@ -135,21 +139,22 @@ fn step(agent: u32, episode: u32, step: u32) -> anyhow::Result<Recorded> {
     })
 }
 
-/// Each agent hands in its batch; the next ones come when all are durable.
-async fn append(coordinator: &Coordinator, agents: &[Registered], rounds: Vec<Vec<Append>>) -> anyhow::Result<()> {
-    for round in rounds {
-        let all = agents.iter().zip(round).map(|(agent, batch)| coordinator.append(agent.agent, batch));
-        for appended in join_all(all).await {
-            anyhow::ensure!(appended?.known == 0, "a step was known before");
+/// Each agent hands in its batches, the next one when one is durable.
+async fn append(coordinator: &Coordinator, agents: &[Registered], batches: Vec<Vec<Append>>) -> anyhow::Result<()> {
+    let all = agents.iter().zip(batches).map(|(agent, batches)| async move {
+        for batch in batches {
+            let appended = coordinator.append(agent.agent, batch).await?;
+            anyhow::ensure!(appended.known == 0, "a step was known before");
         }
-    }
-    Ok(())
+        Ok(())
+    });
+    join_all(all).await.into_iter().collect()
 }
 
 /// The key and the bytes that our store writes for a batch.
 type Chunk = (Vec<u8>, Vec<u8>);
 
-fn chunk((agent, batch): (usize, &Append)) -> Chunk {
+fn chunk(agent: usize, batch: &Append) -> Chunk {
     let steps = batch.steps.as_slice();
     let (episode, last) = steps.last().map_or((0, 0), Recorded::place);
     // As long and as scattered as a real one.

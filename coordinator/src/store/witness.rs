@@ -14,7 +14,7 @@ use std::{
 };
 
 /// FNV-1a: small, and stable over releases and machines.
-pub(crate) fn hash(parts: &[&[u8]]) -> u64 {
+pub(super) fn hash(parts: &[&[u8]]) -> u64 {
     parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| {
         // The end of a part counts too, so that moving a byte from one part to the next changes the hash.
         part.iter()

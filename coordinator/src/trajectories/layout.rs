@@ -8,7 +8,7 @@
 //! | 8 | when it arrived, in milliseconds since 1970 |
 //! | 4 | how many steps follow |
 //! | each step | see below |
-//! | 8 | FNV-1a over everything before |
+//! | 8 | XXH3 over everything before |
 //!
 //! A step of version 2, which is written today:
 //!
@@ -32,8 +32,7 @@ use meanfield_common::{
     state::{LocalState, Unit},
     trajectory::{MOST_VERDICTS, Recorded, Verdict, Verdicts},
 };
-
-use crate::store::hash;
+use xxhash_rust::xxh3::xxh3_64;
 
 const FULL: u8 = 1;
 const CHAINED: u8 = 2;
@@ -78,7 +77,7 @@ pub fn encode(received: u64, steps: &[Recorded]) -> Vec<u8> {
             put_state(&mut bytes, &one.state);
         }
         bytes.push(action_number(&one.action));
-        bytes.extend(one.reward.get().to_le_bytes());
+        bytes.extend_from_slice(&one.reward.get().to_le_bytes());
         put_state(&mut bytes, &one.next_state);
         if said {
             put_verdicts(&mut bytes, &one.verdicts);
@@ -160,7 +159,7 @@ pub struct Summary {
 const SUMMARY: u8 = 1;
 
 impl Summary {
-    /// The bytes of a summary: a version, the fields in order, and FNV-1a over all of it.
+    /// The bytes of a summary: a version, the fields in order, and XXH3 over all of it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![SUMMARY, category_number(self.category), self.pool.as_str().len() as u8];
@@ -218,7 +217,7 @@ pub(super) fn category_number(category: Category) -> u8 {
 
 /// Appends the check.
 pub(super) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
-    let check = hash(&[&bytes]);
+    let check = xxh3_64(&bytes);
     bytes.extend(check.to_le_bytes());
     bytes
 }
@@ -227,7 +226,7 @@ pub(super) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], Damage> {
     let short = Damage("it is too short");
     let (content, check) = bytes.split_at_checked(bytes.len().checked_sub(CHECK).ok_or(short)?).ok_or(short)?;
-    if hash(&[content]).to_le_bytes() == check {
+    if xxh3_64(content).to_le_bytes() == check {
         Ok(content)
     } else {
         Err(Damage("its check does not fit its content"))
@@ -276,7 +275,11 @@ fn same_bits(one: &LocalState, other: &LocalState) -> bool {
 }
 
 fn put_state(bytes: &mut Vec<u8>, state: &LocalState) {
-    units(state).iter().for_each(|unit| bytes.extend(unit.get().to_le_bytes()));
+    let mut seven = [0; 56];
+    for (place, unit) in seven.chunks_exact_mut(8).zip(units(state)) {
+        place.copy_from_slice(&unit.get().to_le_bytes());
+    }
+    bytes.extend_from_slice(&seven);
 }
 
 fn put_verdicts(bytes: &mut Vec<u8>, verdicts: &Verdicts) {

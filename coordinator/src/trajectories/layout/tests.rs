@@ -4,8 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-const FIRST: &[u8] = include_bytes!("../../../tests/fixtures/chunk-1.bin");
-const SECOND: &[u8] = include_bytes!("../../../tests/fixtures/chunk-2.bin");
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+
+/// What a version wrote.
+fn fixture(version: u8) -> Vec<u8> {
+    std::fs::read(format!("{FIXTURES}/chunk-{version}.bin")).unwrap()
+}
 
 /// The steps that the fixtures hold.
 fn written() -> Vec<Recorded> {
@@ -50,19 +54,18 @@ fn encode_full(received: u64, steps: &[Recorded]) -> Vec<u8> {
 fn every_version_that_was_written_is_read() {
     let chunk = Chunk { received: 1_700_000_000_123, steps: written() };
     if std::env::var_os("MEANFIELD_BLESS").is_some() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
-        std::fs::write(format!("{folder}/chunk-1.bin"), encode_full(chunk.received, &chunk.steps)).unwrap();
-        std::fs::write(format!("{folder}/chunk-2.bin"), encode(chunk.received, &chunk.steps)).unwrap();
+        std::fs::write(format!("{FIXTURES}/chunk-1.bin"), encode_full(chunk.received, &chunk.steps)).unwrap();
+        std::fs::write(format!("{FIXTURES}/chunk-2.bin"), encode(chunk.received, &chunk.steps)).unwrap();
     }
-    assert_eq!(decode(7, FIRST).unwrap(), chunk);
-    assert_eq!(decode(7, SECOND).unwrap(), chunk);
-    assert_eq!(encode(chunk.received, &chunk.steps), SECOND, "what is written has not changed");
-    assert!(SECOND.len() < FIRST.len());
+    assert_eq!(decode(7, &fixture(1)).unwrap(), chunk);
+    assert_eq!(decode(7, &fixture(2)).unwrap(), chunk);
+    assert_eq!(encode(chunk.received, &chunk.steps), fixture(2), "what is written has not changed");
+    assert!(fixture(2).len() < fixture(1).len());
 }
 
 #[test]
 fn no_changed_and_no_cut_byte_goes_unnoticed() {
-    for good in [FIRST, SECOND] {
+    for good in [fixture(1), fixture(2)] {
         for at in 0..good.len() {
             let mut bad = good.to_vec();
             bad[at] ^= 0x10;
