@@ -220,6 +220,11 @@ impl Coordinator {
         &self.http.token
     }
 
+    /// The text of something.
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.request(Method::GET, path)
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }

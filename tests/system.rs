@@ -1,6 +1,6 @@
 //! The whole system: real processes of the `meanfield` binary on free ports, and the rules that the repository keeps.
 //!
-//! `restart`, `sharing`, `teaching`, `superseded`, `demo`, `trace`, `train`, `eval`, `loadgen`, `security` and `command_line` start the binary and watch it from outside, `architecture` and
+//! `restart`, `kill`, `sharing`, `teaching`, `superseded`, `demo`, `trace`, `train`, `eval`, `loadgen`, `security` and `command_line` start the binary and watch it from outside, `architecture` and
 //! `documentation` read the repository. Nothing here sleeps for a guessed time: [`support::eventually`] asks again
 //! until what must happen has happened.
 
@@ -13,6 +13,7 @@ mod command_line;
 mod demo;
 mod documentation;
 mod eval;
+mod kill;
 mod loadgen;
 mod restart;
 mod security;

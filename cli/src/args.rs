@@ -114,6 +114,12 @@ pub struct CoordinatorArgs {
     pub token: Option<Secret>,
     #[command(flatten)]
     pub serving: ServingArgs,
+    /// How many bytes of recorded steps are kept; the oldest go first.
+    #[arg(long, env = "MEANFIELD_TRAJECTORY_BYTES", default_value = "4Gi", value_name = "BYTES")]
+    pub trajectory_bytes: Bytes,
+    /// For how long recorded steps are kept.
+    #[arg(long, env = "MEANFIELD_TRAJECTORY_AGE", default_value = "30days", value_parser = duration, value_name = "TIME")]
+    pub trajectory_age: Duration,
     /// How long requests may take to finish after a signal to stop.
     #[arg(long, env = "MEANFIELD_GRACE", default_value = "10s", value_parser = duration, value_name = "TIME")]
     pub grace: Duration,
@@ -335,6 +341,8 @@ pub enum Area {
     Coordinator,
     /// Simulated steps and requests per second on one core.
     Simulator,
+    /// Recorded steps made durable per second, beside the stores themselves with the same bytes.
+    Store,
     /// The binary, and the coordinator's memory with 10,000 agents.
     Size,
     /// The whole demo, from start to table.

@@ -8,6 +8,7 @@ mod coordinator;
 mod learner;
 mod simulator;
 mod size;
+mod store;
 
 use std::{fs, process::Command, time::Instant};
 
@@ -48,6 +49,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if wanted(Area::Simulator) {
         rows.extend(simulator::run(&args.python)?);
+    }
+    if wanted(Area::Store) {
+        rows.extend(store::run()?);
     }
     if wanted(Area::Size) {
         rows.extend(size::run()?);

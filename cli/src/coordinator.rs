@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use meanfield_coordinator::{Clock, Coordinator, Options, models, serve};
+use meanfield_coordinator::{Clock, Coordinator, Options, models, serve, trajectories::Retention};
 use tokio::net::TcpListener;
 
 use crate::{args::CoordinatorArgs, signals};
@@ -22,6 +22,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         limits,
         tls,
         insecure_listen: args.serving.insecure_listen,
+        trajectories: Retention { bytes: args.trajectory_bytes.0, age: args.trajectory_age },
         grace: args.grace,
         models: models::Options {
             every: args.average_every,

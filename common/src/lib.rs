@@ -18,6 +18,7 @@
 //! | [`reward`] | the published reward and the default one |
 //! | [`fixed`], [`mean_field`] | exact sums and the auxiliary state g |
 //! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core
+//! | [`trajectory`] | recorded steps, as agents hand them in |
 //! | [`wire`], [`batch`] | the messages between agent and coordinator, and many of them in one |
 
 pub mod action;
@@ -35,4 +36,5 @@ pub mod scarcity;
 pub mod secret;
 pub mod slo;
 pub mod state;
+pub mod trajectory;
 pub mod wire;

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Where a manual clock's calendar starts: 2026.
@@ -58,6 +58,18 @@ impl Clock {
                 SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
             }
             Source::Manual(_) => MANUAL_EPOCH + self.now() / 1000,
+        }
+    }
+}
+
+/// The time of day, for what is kept beyond the process.
+impl Clock {
+    /// Milliseconds since 1970; a manual clock begins then.
+    #[must_use]
+    pub fn wall(&self) -> u64 {
+        match &self.0 {
+            Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds),
+            Source::Manual(now) => now.load(Ordering::Relaxed),
         }
     }
 }

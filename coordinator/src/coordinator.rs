@@ -11,6 +11,7 @@ use std::sync::{
 use meanfield_common::{
     identity::{AgentId, PoolName},
     scarcity::Capacity,
+    trajectory::{Append, Appended, Recorded},
     wire::{Answer, Heartbeat, Leave, Register, Registered},
 };
 
@@ -26,6 +27,7 @@ use crate::{
     options::Options,
     store::{self, Store},
     token,
+    trajectories::{self, Origin, Trajectories},
     view::{AgentView, Cursor, PoolView},
     writer::{Outcome, Writer},
 };
@@ -40,6 +42,7 @@ struct Inner {
     registry: Arc<Registry>,
     membership: Arc<Membership>,
     writer: Writer,
+    trajectories: Trajectories,
     metrics: Metrics,
     models: Models,
     draining: AtomicBool,
@@ -109,12 +112,15 @@ impl Coordinator {
         };
         let registry = Arc::new(Registry::new(token, options.rates, clock.clone()));
         contents.tokens.iter().for_each(|(id, record)| registry.insert(*id, record.clone()));
+        let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
+        // Both behind the store, whose lock keeps others out of the directory.
+        let models = Models::open(options.data_dir.as_deref(), options.models.clone())?;
+        let (directory, counted) = (options.data_dir.as_deref(), metrics.trajectories.clone());
+        let trajectories = Trajectories::open(directory, options.trajectories, clock.clone(), counted)?;
         let ledger = Ledger::new(contents);
         let writer = Writer::start(store, ledger, Arc::clone(&membership), Arc::clone(&registry), clock.clone())?;
-        // Behind the store, whose lock keeps others out of the directory.
-        let models = Models::open(options.data_dir.as_deref(), options.models.clone())?;
-        let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { options, clock, registry, membership, writer, metrics, models, draining })))
+        let inner = Inner { options, clock, registry, membership, writer, trajectories, metrics, models, draining };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// The configuration.
@@ -259,6 +265,29 @@ impl Coordinator {
         self.0.membership.forecast(pool)?.ok_or_else(|| Error::NoForecast(pool.clone()))
     }
 
+    /// Takes what a member recorded, and returns when it is durable. Steps that are known already change nothing.
+    ///
+    /// # Errors
+    /// If the agent is no member or has registered again since, a step is known with other content, or the store fails.
+    /// Then none of the steps is taken.
+    pub async fn append(&self, agent: AgentId, append: Append) -> Result<Appended, Error> {
+        let member = self.agent(agent)?;
+        Error::check_epoch(agent, append.epoch, member.epoch)?;
+        let origin = Origin { agent, epoch: append.epoch, pool: member.pool, category: member.category };
+        self.0.trajectories.append(origin, self.0.clock.wall(), append.steps.into()).await
+    }
+
+    /// Takes steps from elsewhere, in order of episode and step, whether or not the agent is a member.
+    pub(crate) async fn import(&self, origin: Origin, received: u64, steps: Vec<Recorded>) -> Result<Appended, Error> {
+        self.0.trajectories.append(origin, received, steps).await
+    }
+
+    /// Where [`trajectories::query`] and [`trajectories::export`] read.
+    #[must_use]
+    pub fn trajectories(&self) -> Arc<dyn trajectories::store::Store> {
+        self.0.trajectories.store()
+    }
+
     /// Whether the pause for all is on.
     #[must_use]
     pub fn all_paused(&self) -> bool {
@@ -300,7 +329,8 @@ impl Coordinator {
     }
 
     /// Marks who has been silent for too long as suspect, and takes out who is gone; returns when that is durable.
-    /// Suspects still count in the mean field, the gone do not. [`crate::serve`] calls this by itself.
+    /// Suspects still count in the mean field, the gone do not. Also removes trajectories that are too old or too many.
+    /// [`crate::serve`] calls this by itself.
     ///
     /// # Errors
     /// If the store fails.
@@ -324,6 +354,7 @@ impl Coordinator {
         if !gone.is_empty() {
             self.0.writer.submit(Change::Gone(gone)).await?;
         }
+        self.0.trajectories.retain().await?;
         Ok(swept)
     }
 
@@ -345,7 +376,7 @@ impl Coordinator {
     /// Whether requests are welcome: the store works and no shutdown has begun.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.0.writer.works() && !self.0.draining.load(Ordering::Relaxed)
+        self.0.writer.works() && self.0.trajectories.works() && !self.0.draining.load(Ordering::Relaxed)
     }
 
     /// Whether a token may be used for this member; who is no member is refused further on.

@@ -56,6 +56,14 @@ pub enum Error {
     /// The sequence number was used before, with other content.
     #[error("sequence {} was taken already with other content", .0.0)]
     Conflict(Sequence),
+    /// The step was recorded before, with other content.
+    #[error("episode {episode}, step {step} was recorded already with other content")]
+    ConflictingStep {
+        /// Which episode.
+        episode: u64,
+        /// Which step of it.
+        step: u32,
+    },
     /// The pool's other agents are in a later round.
     #[error("round {given} is over, the pool is in round {current}")]
     StaleRound {

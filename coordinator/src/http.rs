@@ -19,6 +19,11 @@
 //! | `PUT /v1/models/{model}/serving`, `POST .../rollback` | promotes, pins, tries out; goes back |
 //! | `PUT /v1/models/{model}/contributions/{id}` | what an agent has learnt |
 //! | `POST`, `GET /v1/tokens`, `DELETE /v1/tokens/{id}` | makes, lists and revokes tokens |
+//! | `POST /v1/agents/{id}/trajectories` | takes recorded steps |
+//! | `GET /v1/agents/{id}/rewards` | the latest rewards of an agent |
+//! | `GET /v1/trajectories` | lists episodes by time, or the best and the worst |
+//! | `GET /v1/trajectories/samples` | draws steps for training |
+//! | `GET /v1/trajectories/export`, `POST /v1/trajectories/import` | all steps as CSV or Parquet, and back |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
 //!
 //! Everything below `/v1` needs a bearer token, and every refusal is a [`problem`]. Checks sit in extractors and not in
@@ -38,6 +43,7 @@ pub mod pools;
 pub mod problem;
 pub mod service;
 pub mod tokens;
+pub mod trajectories;
 
 use axum::{
     Router,
@@ -72,6 +78,12 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(models::contribute))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(trajectories::append))
+        .routes(routes!(trajectories::rewards))
+        .routes(routes!(trajectories::list))
+        .routes(routes!(trajectories::samples))
+        .routes(routes!(trajectories::transfer::export))
+        .routes(routes!(trajectories::transfer::import))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

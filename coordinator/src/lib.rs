@@ -15,6 +15,7 @@
 //! | [`models`] | base models by version: what agents start from, and what follows from what they learn |
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
 //! | [`store`] | where it is written: sled, or nowhere |
+//! | [`trajectories`] | what agents saw, did and earned: kept, asked for, exported |
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
 //! | [`http`], [`server`] | the routes, and the daemon around them |
@@ -38,6 +39,7 @@ pub mod server;
 pub mod store;
 pub mod tls;
 pub mod token;
+pub mod trajectories;
 pub mod view;
 mod writer;
 

@@ -24,6 +24,7 @@ use prometheus_client::{
 use crate::{
     http::problem::Kind,
     models::Model,
+    trajectories::retention::Reason,
     view::{PoolView, State},
 };
 
@@ -71,10 +72,85 @@ impl EncodeLabelValue for State {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ForReason {
+    reason: Reason,
+}
+
+impl EncodeLabelValue for Reason {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        let name = match self {
+            Self::Age => "age",
+            Self::Size => "size",
+        };
+        name.encode(encoder)
+    }
+}
+
 impl EncodeLabelValue for Kind {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         self.name().encode(encoder)
     }
+}
+
+/// The metrics of trajectories. Clones count together.
+#[derive(Debug, Clone)]
+pub(crate) struct TrajectoryMetrics {
+    pub(crate) appended: Counter,
+    pub(crate) flush_seconds: Histogram,
+    removed: Family<ForReason, Counter>,
+    steps: Gauge,
+    bytes: Gauge,
+    disk_bytes: Gauge,
+}
+
+impl TrajectoryMetrics {
+    pub(crate) fn new() -> Self {
+        let removed = Family::<ForReason, Counter>::default();
+        for reason in [Reason::Age, Reason::Size] {
+            drop(removed.get_or_create(&ForReason { reason }));
+        }
+        Self {
+            appended: Counter::default(),
+            // 0.1 ms to 1.6 s.
+            flush_seconds: Histogram::new(exponential_buckets(1e-4, 4.0, 8)),
+            removed,
+            steps: Gauge::default(),
+            bytes: Gauge::default(),
+            disk_bytes: Gauge::default(),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register("trajectory_appended_steps", "Steps recorded", self.appended.clone());
+        let removed = "Steps removed by retention, by reason";
+        registry.register("trajectory_removed_steps", removed, self.removed.clone());
+        let flush = "Time to make the steps of all who wait durable";
+        registry.register("trajectory_flush_seconds", flush, self.flush_seconds.clone());
+        registry.register("trajectory_steps", "Steps kept", self.steps.clone());
+        registry.register("trajectory_bytes", "Bytes of the steps kept", self.bytes.clone());
+        registry.register("trajectory_disk_bytes", "Bytes that they take on the disk", self.disk_bytes.clone());
+    }
+
+    /// What is kept now.
+    pub(crate) fn level(&self, steps: u64, bytes: u64) {
+        self.steps.set(count(steps));
+        self.bytes.set(count(bytes));
+    }
+
+    /// What it takes on the disk now.
+    pub(crate) fn space(&self, bytes: u64) {
+        self.disk_bytes.set(count(bytes));
+    }
+
+    /// That retention removed steps.
+    pub(crate) fn removed(&self, reason: Reason, steps: u64) {
+        self.removed.get_or_create(&ForReason { reason }).inc_by(steps);
+    }
+}
+
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// The coordinator's metrics. Counters are counted where things happen, gauges are read when they are served.
@@ -93,6 +169,7 @@ pub struct Metrics {
     pub(crate) connections_cut: Counter,
     pub(crate) handshakes_failed: Counter,
     pub(crate) certificates_refused: Counter,
+    pub(crate) trajectories: TrajectoryMetrics,
     refusals: Family<OfKind, Counter>,
     agents: Family<InState, Gauge>,
     paused: Gauge,
@@ -123,6 +200,7 @@ impl Metrics {
             connections_cut: Counter::default(),
             handshakes_failed: Counter::default(),
             certificates_refused: Counter::default(),
+            trajectories: TrajectoryMetrics::new(),
             refusals: Family::default(),
             agents: Family::default(),
             paused: Gauge::default(),
@@ -173,6 +251,7 @@ impl Metrics {
         registry.register("pool_price", "What a core is worth, in weight", self.pool_price.clone());
         registry.register("pool_grants", "Members that have a cap", self.pool_grants.clone());
         registry.register("pool_headroom", "How much room the pool has, by part", self.pool_headroom.clone());
+        self.trajectories.register(registry);
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running version", build);
         // Every kind is there from the start, so that a rate over the first refusal is right.
@@ -198,7 +277,6 @@ impl Metrics {
             let label = OfModel { model: name.to_string() };
             set(&self.model_version, &label, Some(model.serving.version as f64));
         }
-        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let (mut active, mut suspect) = (0, 0);
         for pool in pools {
             active += pool.agents.active;

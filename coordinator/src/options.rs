@@ -6,11 +6,9 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity, secret::Secret};
 
-use crate::tls;
+use crate::{models, tls, trajectories::Retention};
 
 pub use limits::{Limits, Rates};
-
-use crate::models;
 
 /// A coordinator's configuration. [`Options::default`] keeps everything in memory.
 #[derive(Debug, Clone)]
@@ -38,6 +36,8 @@ pub struct Options {
     pub tls: Option<tls::Files>,
     /// Whether addresses that others than this machine reach may be listened on without TLS.
     pub insecure_listen: bool,
+    /// How many trajectories are kept, and for how long.
+    pub trajectories: Retention,
     /// How long requests that are under way may take to finish after shutdown began.
     pub grace: Duration,
     /// How base models follow their agents.
@@ -60,6 +60,7 @@ impl Default for Options {
             limits: Limits::default(),
             tls: None,
             insecure_listen: false,
+            trajectories: Retention::default(),
             grace: Duration::from_secs(10),
             models: models::Options::default(),
         }
@@ -100,6 +101,7 @@ impl Options {
             crate::token::check(token.expose())?;
         }
         self.models.validate()?;
+        self.trajectories.validate()?;
         self.limits.validate()
     }
 
@@ -176,6 +178,8 @@ mod tests {
         assert_eq!(refused(|o| o.limits.body_time = Duration::ZERO).field, "body_time");
         assert_eq!(refused(|o| o.limits.idle_time = Duration::ZERO).field, "idle_time");
         assert_eq!(refused(|o| o.limits.write_time = Duration::ZERO).field, "write_time");
+        assert_eq!(refused(|o| o.trajectories.bytes = 10).field, "trajectory_bytes");
+        assert_eq!(refused(|o| o.trajectories.age = Duration::ZERO).field, "trajectory_age");
         let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");

@@ -27,6 +27,8 @@ use crate::{
 };
 
 pub use disk::Disk;
+pub(crate) use disk::corrupt;
+pub(crate) use witness::Witness;
 
 /// What is kept of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,7 +146,7 @@ pub enum Error {
 }
 
 impl Error {
-    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |reason| Self::Io { path: path.to_owned(), reason }
     }
 }

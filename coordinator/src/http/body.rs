@@ -47,7 +47,7 @@ impl<const LIMIT: usize> FromRequest<Coordinator> for File<LIMIT> {
     }
 }
 
-async fn read<T: DeserializeOwned>(request: Request, limits: &Limits) -> Result<T, Refusal> {
+pub(super) async fn read<T: DeserializeOwned>(request: Request, limits: &Limits) -> Result<T, Refusal> {
     let bytes = bytes(request, "application/json", limits.body, limits.body_time).await?;
     serde_json::from_slice(&bytes).map_err(|_| explain::<T>(&bytes))
 }

@@ -120,6 +120,13 @@ refusals! {
     /// Why what an agent has learnt is refused.
     Contributing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField MissingField UnknownModel
         UnknownAgent;
+    /// Why steps are refused.
+    Appending: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
+        UnknownAgent StaleEpoch ConflictingStep Unavailable;
+    /// Why a question about trajectories is refused.
+    Asking: InvalidValue UnknownField Unavailable;
+    /// Why a file of steps is refused.
+    Importing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue ConflictingStep Unavailable;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why no token is made.

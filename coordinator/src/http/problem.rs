@@ -93,6 +93,8 @@ kinds! {
     ReplayedSequence = "replayed-sequence", CONFLICT, "The sequence number is too low";
     /// The number was used with other content.
     ConflictingSequence = "conflicting-sequence", CONFLICT, "The sequence number was used with other content";
+    /// The step was recorded with other content.
+    ConflictingStep = "conflicting-step", CONFLICT, "The step was recorded with other content";
     /// The round is over.
     StaleRound = "stale-round", CONFLICT, "The round is over";
     /// The store failed or is closed.
@@ -203,6 +205,9 @@ impl From<Error> for Refusal {
             Error::Conflict(sequence) => {
                 let bound = format!("above {}, or with the same content", sequence.0);
                 Self::new(Kind::ConflictingSequence, detail).blame("sequence").bound(bound)
+            }
+            Error::ConflictingStep { .. } => {
+                Self::new(Kind::ConflictingStep, detail).blame("steps").bound("a new place, or the same content")
             }
             Error::StaleRound { current, .. } => {
                 Self::new(Kind::StaleRound, detail).blame("round").bound(format!("at least {current}"))

@@ -323,6 +323,6 @@ fn encode(path: &Path, key: &str, value: &impl Serialize) -> Result<Vec<u8>, Err
     serde_json::to_vec(value).map_err(|error| corrupt(path, key.as_bytes(), error.to_string()))
 }
 
-fn corrupt(path: &Path, key: &[u8], reason: impl Into<String>) -> Error {
+pub(crate) fn corrupt(path: &Path, key: &[u8], reason: impl Into<String>) -> Error {
     Error::Corrupt { path: path.to_owned(), key: String::from_utf8_lossy(key).into_owned(), reason: reason.into() }
 }

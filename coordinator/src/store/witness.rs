@@ -28,10 +28,10 @@ pub(super) fn hash(parts: &[&[u8]]) -> u64 {
 const SLOT: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Witness(File);
+pub(crate) struct Witness(File);
 
 impl Witness {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         let witness = Self(file);
         witness.record(0)?;
@@ -41,12 +41,12 @@ impl Witness {
         Ok(witness)
     }
 
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
     }
 
     /// The last commit, or `None` if neither slot can be read.
-    pub(super) fn last(&self) -> io::Result<Option<u64>> {
+    pub(crate) fn last(&self) -> io::Result<Option<u64>> {
         let mut last = None;
         for slot in 0..2 {
             let mut bytes = [0; SLOT];
@@ -64,13 +64,18 @@ impl Witness {
         Ok(last)
     }
 
-    pub(super) fn record(&self, commit: u64) -> io::Result<()> {
+    pub(crate) fn record(&self, commit: u64) -> io::Result<()> {
+        self.note(commit)?;
+        self.0.sync_data()
+    }
+
+    /// Like [`Self::record`], but a power failure may forget it.
+    pub(crate) fn note(&self, commit: u64) -> io::Result<()> {
         let number = commit.to_le_bytes();
         let mut bytes = [0; SLOT];
         bytes[..SLOT / 2].copy_from_slice(&number);
         bytes[SLOT / 2..].copy_from_slice(&hash(&[&number]).to_le_bytes());
-        self.0.write_all_at(&bytes, commit % 2 * SLOT as u64)?;
-        self.0.sync_data()
+        self.0.write_all_at(&bytes, commit % 2 * SLOT as u64)
     }
 }
 

@@ -8,6 +8,16 @@ use meanfield_coordinator::{Clock, Coordinator, Error, Options, view::State};
 
 use crate::support::*;
 
+/// The bytes of a file up to the last block that is not all zeros: some have much room for what is to come.
+pub(crate) fn used(file: &Path) -> Vec<u8> {
+    const BLOCK: usize = 4096;
+    let mut bytes = fs::read(file).unwrap();
+    while bytes.len() > BLOCK && bytes[bytes.len() - BLOCK..] == [0; BLOCK] {
+        bytes.truncate(bytes.len() - BLOCK);
+    }
+    bytes
+}
+
 /// The directory as a crash at this moment would leave it.
 pub(crate) fn image(of: &Path) -> tempfile::TempDir {
     fn copy(from: &Path, to: &Path) {
@@ -18,7 +28,10 @@ pub(crate) fn image(of: &Path) -> tempfile::TempDir {
             if entry.file_type().unwrap().is_dir() {
                 copy(&entry.path(), &target);
             } else {
-                fs::copy(entry.path(), target).unwrap();
+                let bytes = used(&entry.path());
+                fs::write(&target, &bytes).unwrap();
+                let length = entry.metadata().unwrap().len();
+                fs::OpenOptions::new().write(true).open(target).unwrap().set_len(length).unwrap();
             }
         }
     }

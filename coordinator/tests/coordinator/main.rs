@@ -22,3 +22,6 @@ mod scarcity;
 mod slow;
 mod support;
 mod tls;
+mod trajectories;
+mod trajectory_damage;
+mod trajectory_http;

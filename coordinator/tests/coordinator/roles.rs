@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// Who may call an operation: the roles that it needs one of, none for those that need no token.
-const RULES: [(&str, &[Role]); 33] = [
+const RULES: [(&str, &[Role]); 39] = [
     ("register", &[Role::Agent]),
     ("heartbeat", &[Role::Agent]),
     ("heartbeats", &[Role::Agent]),
@@ -22,6 +22,12 @@ const RULES: [(&str, &[Role]); 33] = [
     ("serve_model", &[Role::Operator]),
     ("roll_back_model", &[Role::Operator]),
     ("contribute", &[Role::Agent]),
+    ("append_steps", &[Role::Agent]),
+    ("latest_rewards", &[Role::Reader]),
+    ("list_trajectories", &[Role::Reader]),
+    ("sample_steps", &[Role::Reader]),
+    ("export_steps", &[Role::Reader]),
+    ("import_steps", &[Role::Operator]),
     ("leave", &[Role::Agent]),
     ("list_agents", &[Role::Reader]),
     ("show_agent", &[Role::Reader]),

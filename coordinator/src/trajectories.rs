@@ -1,0 +1,98 @@
+//! Trajectories: what agents saw, did and earned, for learning from later.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`layout`], [`keys`] | how steps, summaries and keys are laid out in bytes |
+//! | [`store`] | where they are written: fjall, or memory |
+//! | `books`, `writer`, [`retention`] | the thread that writes: what it decides, commits and removes |
+//! | [`query`] | latest rewards, lists, the best and the worst, samples |
+//! | [`export`], [`import`] | all of it as CSV or Parquet, and back |
+//!
+//! Steps are acknowledged when they are on disk; many batches share one flush. Readers see what was committed, and never
+//! wait for the writer.
+
+mod books;
+pub mod export;
+pub mod import;
+pub mod keys;
+pub mod layout;
+pub mod query;
+pub mod retention;
+pub mod store;
+mod writer;
+
+use std::{path::Path, sync::Arc};
+
+use meanfield_common::{
+    identity::{AgentId, Category, Epoch, PoolName},
+    trajectory::{Appended, Recorded},
+};
+
+use crate::{clock::Clock, error::Error, metrics::TrajectoryMetrics};
+use books::{Batch, Run};
+pub use retention::Retention;
+use store::{Disk, Memory, Store};
+use writer::Writer;
+
+/// The trajectories of a coordinator.
+pub struct Trajectories {
+    store: Arc<dyn Store>,
+    writer: Writer,
+}
+
+/// Whose steps they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The agent.
+    pub agent: AgentId,
+    /// Which registration of it.
+    pub epoch: Epoch,
+    /// Its pool.
+    pub pool: PoolName,
+    /// What its workload needs most.
+    pub category: Category,
+}
+
+impl Trajectories {
+    /// Opens what a directory holds, or memory.
+    ///
+    /// # Errors
+    /// If the directory cannot be used or is damaged.
+    pub(crate) fn open(
+        directory: Option<&Path>,
+        retention: Retention,
+        clock: Clock,
+        metrics: TrajectoryMetrics,
+    ) -> Result<Self, Error> {
+        let store: Arc<dyn Store> = match directory {
+            Some(directory) => Arc::new(Disk::open(directory)?),
+            None => Arc::new(Memory::default()),
+        };
+        let writer = Writer::start(Arc::clone(&store), retention, clock, metrics)?;
+        Ok(Self { store, writer })
+    }
+
+    /// Where queries read.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// Takes steps in order of episode and step, and returns when they are durable.
+    pub(crate) async fn append(&self, origin: Origin, received: u64, steps: Vec<Recorded>) -> Result<Appended, Error> {
+        let Origin { agent, epoch, pool, category } = origin;
+        let runs = steps.chunk_by(|one, next| one.episode == next.episode);
+        // Laid out here, so that the one thread that writes has less to do.
+        let runs = runs.map(|run| Run { bytes: layout::encode(received, run), steps: run.to_vec() }).collect();
+        self.writer.append(Batch { agent, epoch, pool, category, received, runs }).await
+    }
+
+    /// Removes what is too old or too much.
+    pub(crate) async fn retain(&self) -> Result<(), Error> {
+        self.writer.retain().await
+    }
+
+    /// Whether steps can still be taken.
+    pub(crate) fn works(&self) -> bool {
+        self.writer.works()
+    }
+}
