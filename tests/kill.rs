@@ -57,7 +57,7 @@ impl Caller {
         let answer = self.runtime.block_on(async {
             let response = request.send().await.map_err(|_| Gone)?;
             let (status, text) = (response.status(), response.text().await.map_err(|_| Gone)?);
-            Ok((status, text))
+            Ok::<_, Gone>((status, text))
         })?;
         let (status, text): (StatusCode, String) = answer;
         assert!(status.is_success(), "{path}: {status} {text}");

@@ -146,7 +146,7 @@ async fn append(coordinator: &Coordinator, agents: &[Registered], batches: Vec<V
             let appended = coordinator.append(agent.agent, batch).await?;
             anyhow::ensure!(appended.known == 0, "a step was known before");
         }
-        Ok(())
+        anyhow::Ok(())
     });
     join_all(all).await.into_iter().collect()
 }

@@ -66,8 +66,9 @@ impl Task {
             until(due).await;
             let sent = Instant::now();
             self.send(&mut link, &planned, false).await?;
-            measured.corrected.record(due.elapsed());
-            measured.service.record(sent.elapsed());
+            let done = Instant::now();
+            measured.corrected.record(done.saturating_duration_since(due));
+            measured.service.record(done.saturating_duration_since(sent));
             if self.load.mischief.contains(&Mischief::Flood) && self.random.random_bool(self.load.share) {
                 for _ in 0..FLOOD {
                     self.send(&mut link, &planned, true).await?;
