@@ -42,7 +42,7 @@ impl Mischief {
         match self {
             Self::Nan | Self::Flood => good,
             // Every other time from the future.
-            Self::Epoch if good.sequence.0 % 2 == 0 => Heartbeat { epoch: good.epoch.next(), ..good },
+            Self::Epoch if good.sequence.0.is_multiple_of(2) => Heartbeat { epoch: good.epoch.next(), ..good },
             Self::Epoch => Heartbeat { epoch: Epoch(0), ..good },
             Self::Replay => Heartbeat { sequence: Sequence(0), ..good },
         }

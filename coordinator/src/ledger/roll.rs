@@ -113,8 +113,8 @@ mod tests {
             name: format!("agent-{name}").parse().unwrap(),
             category: Category::Io,
             epoch: Epoch(name as u64),
-            member: name % 2 == 0,
-            paused: name % 3 == 0,
+            member: name.is_multiple_of(2),
+            paused: name.is_multiple_of(3),
         };
         let id = |pool: &str, name: u128| AgentId(Uuid::from_u128(name << 1 | u128::from(pool == "b")));
         let (first, later) = ((0..500).map(|name| ("a", name)), (0..500).map(|name| ("b", name)));

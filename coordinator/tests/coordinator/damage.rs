@@ -80,7 +80,9 @@ fn damaged_records_are_named_and_kept() {
     // The epoch is at 1.
     let mut altered = agent.1.to_vec();
     altered[1] ^= 6;
-    let cases: [(&[u8], Option<&[u8]>, &str); 15] = [
+    // A key, what becomes of its record, and which one is blamed.
+    type Case<'a> = (&'a [u8], Option<&'a [u8]>, &'a str);
+    let cases: [Case<'_>; 15] = [
         (&key, Some(b"garbage"), &named),
         (&key, Some(b""), &named),
         (&key, Some(br#"{"pool":"default"}"#), &named),
@@ -145,7 +147,9 @@ fn flipped_bytes_and_cut_files_never_lose_anything_silently() {
     for (file, bytes) in contents(history.path()) {
         let relative = file.strip_prefix(history.path()).unwrap();
         let Some(bytes) = bytes else { continue };
-        if relative == Path::new("token") {
+        // Trajectories have a test of their own; they are opened behind this store, which sled has rewritten by then.
+        let trajectories = relative.to_string_lossy().starts_with("trajectories");
+        if trajectories || relative == Path::new("token") {
             continue;
         }
         // All of the file is covered where it holds something; long runs of zeros are not.

@@ -30,8 +30,9 @@ pub(crate) fn image(of: &Path) -> tempfile::TempDir {
             } else {
                 let bytes = used(&entry.path());
                 fs::write(&target, &bytes).unwrap();
-                let length = entry.metadata().unwrap().len();
-                fs::OpenOptions::new().write(true).open(target).unwrap().set_len(length).unwrap();
+                let metadata = entry.metadata().unwrap();
+                fs::OpenOptions::new().write(true).open(&target).unwrap().set_len(metadata.len()).unwrap();
+                fs::set_permissions(target, metadata.permissions()).unwrap();
             }
         }
     }

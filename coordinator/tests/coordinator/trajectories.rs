@@ -29,7 +29,7 @@ pub(crate) fn step(episode: u64, step: u32, level: u8) -> Recorded {
         replicas: Unit::clamped(1.0 / f64::from(at + 1)),
         ..LocalState::default()
     };
-    let verdicts = if step % 3 == 0 { vec!["rate".parse().unwrap()] } else { Vec::new() };
+    let verdicts = if step.is_multiple_of(3) { vec!["rate".parse().unwrap()] } else { Vec::new() };
     Recorded {
         episode,
         step,
@@ -147,7 +147,10 @@ async fn questions_are_answered_as_a_recomputation_answers_them() {
     let store = coordinator.trajectories();
     let sum = |steps: &[Recorded]| steps.iter().map(|step| step.reward.get()).sum::<f64>();
     let admitted = |agent: u64, wanted: &Filter| {
-        wanted.pool.as_ref().is_none_or(|pool| pool.as_str() == if agent % 2 == 0 { "default" } else { "other" })
+        wanted
+            .pool
+            .as_ref()
+            .is_none_or(|pool| pool.as_str() == if agent.is_multiple_of(2) { "default" } else { "other" })
             && wanted.category.is_none_or(|category| category == Category::ALL[agent as usize % 3])
             && wanted.agent.is_none_or(|id| id == members[agent as usize].agent)
     };

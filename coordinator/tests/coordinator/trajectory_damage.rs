@@ -97,7 +97,7 @@ fn lost_files_are_noticed() {
         |dir| fs::write(dir.join("trajectories.commits"), "").unwrap(),
         |dir| {
             fs::remove_file(files(&dir.join("trajectories")).into_iter().find(|path| path.ends_with("0.jnl")).unwrap())
-                .unwrap()
+                .unwrap();
         },
         |dir| {
             fs::remove_dir_all(dir.join("trajectories")).unwrap();
