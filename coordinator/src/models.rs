@@ -2,9 +2,9 @@
 //!
 //! A model is a row of versions. One of them is served, and perhaps another one to a share of the agents as a canary;
 //! which, is an operator's word ([`Serving`]). Agents hand in what they learnt, the last word of each counts, and
-//! [`Models::average`] makes a new version that goes a little of the way to them ([`average`]).
+//! averaging makes a new version that goes a little of the way to them ([`average`]).
 //!
-//! Changes are made one at a time: on the disk first ([`files`]), then in memory. Reading never waits for the disk.
+//! Changes are made one at a time: on the disk first (`files`), then in memory. Reading never waits for the disk.
 
 pub mod average;
 mod files;

@@ -5,7 +5,7 @@
 //! | `format` | the version of this layout, 4; up to 3 agents were written in JSON, and a start rewrites them |
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
-//! | `agent/<id>` | a [`Record`](super::Record), see [`record`] |
+//! | `agent/<id>` | a [`Record`], see [`record`] |
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
 //! | `token/<id>` | a [`TokenRecord`]: the digest of its secret, and what it stands for |
