@@ -16,10 +16,12 @@
 //! | [`action`] | scaling steps, oscillation |
 //! | [`reward`] | the published reward and the default one |
 //! | [`fixed`], [`mean_field`] | exact sums and the auxiliary state g |
-//! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core
+//! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core |
+//! | [`budget`] | how much of a capacity may be moved within a minute |
 //! | [`wire`] | the messages between agent and coordinator |
 
 pub mod action;
+pub mod budget;
 pub mod digest;
 pub mod fixed;
 pub mod identity;

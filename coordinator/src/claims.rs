@@ -48,7 +48,8 @@ impl Claims {
         self.slots.iter_mut().for_each(Slot::relieve);
     }
 
-    fn capacity(&self) -> Option<Capacity> {
+    /// The capacity that counts.
+    pub(crate) fn capacity(&self) -> Option<Capacity> {
         self.ordered.or(self.configured)
     }
 

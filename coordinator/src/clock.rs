@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Monotonic milliseconds since some moment. Clones tell the same time.
@@ -44,6 +44,15 @@ impl Clock {
         match &self.0 {
             Source::System(start) => milliseconds(start.elapsed()),
             Source::Manual(now) => now.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Milliseconds since 1970 for people who read logs; a manual clock began then. It may jump: nothing is paced by it.
+    #[must_use]
+    pub fn wall(&self) -> u64 {
+        match &self.0 {
+            Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds),
+            Source::Manual(_) => self.now(),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! The writer thread owns the ledger and decides every change here, in order; a decision is final once the store
 //! took it, and only then becomes visible in [`crate::membership`].
 
+mod orders;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -18,6 +20,7 @@ use uuid::Uuid;
 use crate::{
     error::Error,
     forecast::Forecast,
+    orders::{AgentOrder, Order, Ordered, Orders, PoolOrder, Terms},
     store::{Contents, Record, Write},
 };
 
@@ -26,15 +29,10 @@ use crate::{
 pub(crate) enum Change {
     Register(Register),
     Leave(AgentId, Epoch),
-    Remove(AgentId),
     /// Agents that were found silent in these epochs.
     Gone(Vec<(AgentId, Epoch)>),
-    Pause(AgentId, bool),
-    PauseAll(bool),
-    /// An operator's word on a pool's capacity; none goes back to the configuration.
-    Capacity(PoolName, Option<Capacity>),
-    /// The network that a pool's agents share from now on; none leaves each with the one it ships with.
-    Forecast(PoolName, Option<Arc<Forecast>>),
+    /// What an operator wants.
+    Order(Order),
     /// Nothing: answered when everything before it is durable.
     Flush,
 }
@@ -44,10 +42,10 @@ pub(crate) enum Change {
 pub(crate) enum Effect {
     Joined(AgentId, Record),
     Left(AgentId, Epoch),
-    Paused(AgentId, bool),
-    PausedAll(bool),
-    Capacity(PoolName, Option<Capacity>),
-    Forecast(PoolName, Option<Arc<Forecast>>),
+    /// An order was carried out, and this came of it. One that ends a membership has the epoch that it ended.
+    Ordered(Order, Box<Ordered>, Option<Epoch>),
+    /// An order was only tried.
+    Tried(Box<Ordered>),
     Nothing,
 }
 
@@ -55,7 +53,7 @@ pub(crate) enum Effect {
 pub(crate) struct Ledger {
     agents: HashMap<AgentId, Record>,
     ids: HashMap<(PoolName, AgentName), AgentId>,
-    paused: bool,
+    orders: Orders,
 }
 
 /// The records that changed since the last commit.
@@ -65,6 +63,9 @@ pub(crate) struct Dirty {
     paused: Option<bool>,
     capacities: BTreeMap<PoolName, Option<Capacity>>,
     forecasts: BTreeMap<PoolName, Option<Arc<Forecast>>>,
+    fallback: Option<bool>,
+    pool_orders: BTreeMap<PoolName, PoolOrder>,
+    agent_orders: BTreeMap<AgentId, AgentOrder>,
 }
 
 impl Dirty {
@@ -72,14 +73,17 @@ impl Dirty {
         let agents = self.agents.into_iter().map(|(id, record)| Write::Agent(id, record));
         let capacities = self.capacities.into_iter().map(|(pool, capacity)| Write::Capacity(pool, capacity));
         let forecasts = self.forecasts.into_iter().map(|(pool, forecast)| Write::Forecast(pool, forecast));
-        agents.chain(self.paused.map(Write::Paused)).chain(capacities).chain(forecasts).collect()
+        let pools = self.pool_orders.into_iter().map(|(pool, order)| Write::PoolOrder(pool, order));
+        let ordered = self.agent_orders.into_iter().map(|(id, order)| Write::AgentOrder(id, order));
+        let everybody = self.paused.map(Write::Paused).into_iter().chain(self.fallback.map(Write::Fallback));
+        agents.chain(everybody).chain(capacities).chain(forecasts).chain(pools).chain(ordered).collect()
     }
 }
 
 impl Ledger {
     pub(crate) fn new(contents: Contents) -> Self {
         let ids = contents.agents.iter().map(|(id, record)| ((record.pool.clone(), record.name.clone()), *id));
-        Self { ids: ids.collect(), paused: contents.paused, agents: contents.agents.into_iter().collect() }
+        Self { ids: ids.collect(), orders: orders::of(&contents), agents: contents.agents.into_iter().collect() }
     }
 
     pub(crate) fn decide(&mut self, change: Change, dirty: &mut Dirty) -> Result<Effect, Error> {
@@ -90,10 +94,6 @@ impl Ledger {
                 self.update(id, dirty, |record| record.member = false)?;
                 Ok(Effect::Left(id, epoch))
             }
-            Change::Remove(id) => {
-                let record = self.update(id, dirty, |record| (record.member, record.paused) = (false, false))?;
-                Ok(Effect::Left(id, record.epoch))
-            }
             Change::Gone(agents) => {
                 for (id, epoch) in agents {
                     // One that registered again in the meantime is not gone.
@@ -103,25 +103,7 @@ impl Ledger {
                 }
                 Ok(Effect::Nothing)
             }
-            Change::Pause(id, paused) => {
-                self.update(id, dirty, |record| record.paused = paused)?;
-                Ok(Effect::Paused(id, paused))
-            }
-            Change::PauseAll(paused) => {
-                if self.paused != paused {
-                    self.paused = paused;
-                    dirty.paused = Some(paused);
-                }
-                Ok(Effect::PausedAll(paused))
-            }
-            Change::Capacity(pool, capacity) => {
-                dirty.capacities.insert(pool.clone(), capacity);
-                Ok(Effect::Capacity(pool, capacity))
-            }
-            Change::Forecast(pool, forecast) => {
-                dirty.forecasts.insert(pool.clone(), forecast.clone());
-                Ok(Effect::Forecast(pool, forecast))
-            }
+            Change::Order(order) => self.order(order, &Terms::default(), dirty).map(|(effect, _)| effect),
             Change::Flush => Ok(Effect::Nothing),
         }
     }

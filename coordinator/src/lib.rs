@@ -13,21 +13,28 @@
 //! | [`forecast`] | the forecast network that the agents of a pool share |
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
 //! | [`store`] | where it is written: sled, or nowhere |
+//! | [`orders`], `budget` | what operators order, to whom and under which conditions; how much may be moved within a minute |
+//! | [`audit`] | who ordered what and when, in a chain of hashes |
+//! | [`events`] | everything that happens, for whoever watches |
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
 //! | [`http`], [`server`] | the routes, and the daemon around them |
 //! | [`token`] | the bearer token of the API |
 
+pub mod audit;
+mod budget;
 mod claims;
 pub mod clock;
 pub mod coordinator;
 pub mod error;
+pub mod events;
 pub mod forecast;
 pub mod http;
 mod ledger;
 mod membership;
 pub mod metrics;
 pub mod options;
+pub mod orders;
 mod pool;
 pub mod server;
 pub mod store;

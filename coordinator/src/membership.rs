@@ -14,6 +14,7 @@ use std::{
 
 use dashmap::{DashMap, Entry};
 use meanfield_common::{
+    budget::Moving,
     identity::{AgentId, AgentName, Category, Epoch, PoolName},
     invalid::Invalid,
     mean_field::{AuxiliaryState, Contribution},
@@ -22,11 +23,14 @@ use meanfield_common::{
 };
 
 use crate::{
+    clock::Clock,
     error::Error,
+    events::{About, Hub, Kind},
     forecast::Forecast,
+    orders::{Live, Orders},
     pool::{Pool, Report, Share},
     store::Record,
-    view::{AgentView, Cursor, PoolView, State, States},
+    view::{AgentView, Cursor, Filter, PoolView, State, States},
 };
 
 #[derive(Debug)]
@@ -35,6 +39,9 @@ pub(crate) struct Membership {
     members: DashMap<AgentId, Member>,
     /// Pauses everybody, also those who join later.
     paused: AtomicBool,
+    /// What else operators ordered.
+    orders: Live,
+    events: Hub,
 }
 
 #[derive(Debug)]
@@ -49,6 +56,10 @@ struct Member {
     /// When it was last heard of, on the coordinator's clock.
     heard: u64,
     last: Option<Heartbeat>,
+    /// What the last answer let it move, to be said again if it is asked again.
+    allowance: Option<Moving>,
+    /// Whether it was last told a cap.
+    yields: bool,
     share: Share,
 }
 
@@ -61,13 +72,44 @@ pub(crate) struct Overdue {
     pub(crate) epoch: Epoch,
 }
 
+impl From<&Overdue> for About {
+    fn from(agent: &Overdue) -> Self {
+        let (pool, name) = (Some(agent.pool.clone()), Some(agent.name.clone()));
+        Self { pool, name, agent: Some(agent.id), ..Self::default() }
+    }
+}
+
 impl Membership {
-    pub(crate) fn new(pools: &[PoolName]) -> Self {
+    pub(crate) fn new(pools: &[PoolName], clock: Clock) -> Self {
         Self {
             pools: pools.iter().cloned().map(Pool::new).collect(),
             members: DashMap::new(),
             paused: AtomicBool::new(false),
+            orders: Live::new(pools.len()),
+            events: Hub::new(pools, clock),
         }
+    }
+
+    pub(crate) fn events(&self) -> &Hub {
+        &self.events
+    }
+
+    pub(crate) fn orders(&self) -> &Live {
+        &self.orders
+    }
+
+    /// Puts all that is ordered in effect, but for pauses, capacities and networks.
+    pub(crate) fn set_orders(&self, orders: Orders) {
+        let pools: Vec<_> = self.pools.iter().map(|pool| (&pool.name, pool.capacity())).collect();
+        self.orders.set(orders, &pools);
+    }
+
+    /// A member in an event.
+    pub(crate) fn about(&self, id: AgentId) -> About {
+        let member = self.members.get(&id);
+        let named = member.map(|member| (self.pools[member.pool].name.clone(), member.name.clone()));
+        let (pool, name) = named.unzip();
+        About { pool, name, agent: Some(id), ..About::default() }
     }
 
     /// Gives pools the capacities of the configuration.
@@ -82,6 +124,7 @@ impl Membership {
     pub(crate) fn set_capacity(&self, name: &PoolName, capacity: Option<Capacity>) {
         if let Some(index) = self.pool_index(name) {
             self.pools[index].set_capacity(capacity);
+            self.orders.fit(index, self.pools[index].capacity());
         }
     }
 
@@ -99,6 +142,16 @@ impl Membership {
 
     fn unknown_pool(&self, name: &PoolName) -> Error {
         Error::UnknownPool { name: name.clone(), known: self.known_pools() }
+    }
+
+    /// The place of a pool.
+    pub(crate) fn known(&self, name: &PoolName) -> Result<usize, Error> {
+        self.pool_index(name).ok_or_else(|| self.unknown_pool(name))
+    }
+
+    /// What a pool's members may reserve together.
+    pub(crate) fn capacity(&self, name: &PoolName) -> Option<Capacity> {
+        self.pool_index(name).and_then(|index| self.pools[index].capacity())
     }
 
     fn pool_index(&self, name: &PoolName) -> Option<usize> {
@@ -128,6 +181,8 @@ impl Membership {
             suspect: false,
             heard: now,
             last: None,
+            allowance: None,
+            yields: false,
             share,
         };
         match self.members.entry(id) {
@@ -192,20 +247,31 @@ impl Membership {
             let report = Report { one, claim: beat.claim.as_ref(), round: beat.round, detail: beat.detail, now };
             let snapshot = pool.report(&mut member.share, &report)?;
             member.last = Some(*beat);
+            member.allowance = self.orders.grant(member.pool, beat.moving, now);
             snapshot
         };
         // Also a retry is a sign of life.
         member.heard = now;
-        member.suspect = false;
+        let (index, allowance) = (member.pool, member.allowance);
+        let recovered = std::mem::replace(&mut member.suspect, false);
+        let yields = snapshot.scarcity.is_some_and(|scarcity| scarcity.grant.is_some());
+        let yielded = std::mem::replace(&mut member.yields, yields);
         let paused = member.paused || self.all_paused();
         drop(entry);
+        if recovered {
+            self.events.transition(Kind::Recovered, index, id);
+        }
+        if yields != yielded {
+            self.events.transition(if yields { Kind::Granted } else { Kind::Relieved }, index, id);
+        }
         let answer = Answer {
             sequence: beat.sequence,
             auxiliary: AuxiliaryState { detail: snapshot.detail, ..snapshot.others().auxiliary() },
             team_reward: snapshot.team.mean_reward(),
-            directives: Directives { paused },
+            directives: Directives { paused, ..self.orders.directives(id, index) },
             scarcity: snapshot.scarcity,
             forecast: snapshot.forecast,
+            allowance,
         };
         Ok((answer, snapshot.capped))
     }
@@ -245,7 +311,7 @@ impl Membership {
     /// The first `limit` members after a cursor, in order of pool and name.
     pub(crate) fn agents(
         &self,
-        pool: Option<&PoolName>,
+        filter: &Filter,
         after: Option<&Cursor>,
         limit: usize,
         now: u64,
@@ -255,7 +321,8 @@ impl Membership {
             let member = entry.value();
             let of = &self.pools[member.pool].name;
             let place = (of.as_str(), member.name.as_str());
-            let wanted = pool.is_none_or(|pool| pool == of) && after.is_none_or(|after| after.place() < place);
+            let wanted = filter.admits(of, &member.name, member.category, member.state());
+            let wanted = wanted && after.is_none_or(|after| after.place() < place);
             if !wanted {
                 continue;
             }
@@ -273,6 +340,7 @@ impl Membership {
 
     fn view(&self, id: AgentId, member: &Member, now: u64) -> AgentView {
         let (scarcity, claim_capped) = self.pools[member.pool].standing(&member.share);
+        let (ordered, told) = (self.orders.agent(id), self.orders.directives(id, member.pool));
         AgentView {
             id,
             name: member.name.clone(),
@@ -282,6 +350,9 @@ impl Membership {
             state: member.state(),
             paused: member.paused || self.all_paused(),
             own_pause: member.paused,
+            fallback: told.fallback,
+            own_fallback: ordered.fallback,
+            lifecycle: ordered.lifecycle,
             sequence: member.last.map(|last| last.sequence),
             silent_ms: now.saturating_sub(member.heard),
             local: member.last.map(|last| last.state),
@@ -301,8 +372,10 @@ impl Membership {
                 State::Suspect => states[member.pool].suspect += 1,
             }
         }
+        let orders = self.orders.orders();
         let view = |(pool, agents): (&Pool, States)| {
             let sums = pool.sums();
+            let ordered = orders.pool(&pool.name);
             PoolView {
                 name: pool.name.clone(),
                 agents,
@@ -311,6 +384,8 @@ impl Membership {
                 mean_reward: sums.mean_reward(),
                 scarcity: pool.scarcity(),
                 forecast: pool.forecast().map(|forecast| forecast.view()),
+                fallback: ordered.fallback,
+                budget: ordered.budget,
             }
         };
         self.pools.iter().zip(states).map(view).collect()
@@ -370,7 +445,7 @@ mod tests {
             member: true,
             paused: false,
         };
-        let (membership, id) = (Membership::new(std::slice::from_ref(&pool)), AgentId(Uuid::nil()));
+        let (membership, id) = (Membership::new(std::slice::from_ref(&pool), Clock::manual()), AgentId(Uuid::nil()));
         let found_silent = || membership.overdue(90, 50).1.remove(0);
         membership.join(id, &record(Epoch(1)), 0);
 
@@ -384,6 +459,7 @@ mod tests {
             reward: Reward::default(),
             claim: None,
             detail: false,
+            moving: None,
         };
         membership.heartbeat(id, &beat, 100).unwrap();
         assert!(!membership.part_overdue(&overdue, 50));

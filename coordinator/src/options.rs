@@ -26,6 +26,8 @@ pub struct Options {
     pub max_body: usize,
     /// How long requests that are under way may take to finish after shutdown began.
     pub grace: Duration,
+    /// How many entries of the audit log are kept, at least; a tenth more before the oldest go.
+    pub audit_keep: usize,
 }
 
 /// The pool that exists when none is configured.
@@ -42,6 +44,7 @@ impl Default for Options {
             token: None,
             max_body: 16 * 1024,
             grace: Duration::from_secs(10),
+            audit_keep: 100_000,
         }
     }
 }
@@ -83,6 +86,9 @@ impl Options {
         if self.max_body < LEAST_BODY {
             return Err(Invalid::new("max_body", self.max_body, format!("at least {LEAST_BODY} bytes")));
         }
+        if self.audit_keep < 1 {
+            return Err(Invalid::new("audit_keep", self.audit_keep, "at least 1 entry"));
+        }
         Ok(())
     }
 }
@@ -112,6 +118,7 @@ mod tests {
         let twice = refused(|o| o.pools.push("default".parse().unwrap()));
         assert_eq!((twice.field.as_str(), twice.value.as_str()), ("pools", "default"));
         assert_eq!(refused(|o| o.max_body = 10).field, "max_body");
+        assert_eq!(refused(|o| o.audit_keep = 0).field, "audit_keep");
         let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");

@@ -1,8 +1,8 @@
 //! Where membership, pauses and what operators ordered are written down.
 //!
 //! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; the
-//! capacities that operators ordered and the forecast networks that they gave; and whether everybody is paused. It is
-//! read once, at the start, and never repairs what it finds.
+//! capacities that operators ordered, the forecast networks that they gave and their other orders; whether everybody is
+//! paused; and the audit log. It is read once, at the start, and never repairs what it finds.
 
 mod disk;
 mod rehearsal;
@@ -20,7 +20,11 @@ use meanfield_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::forecast::Forecast;
+use crate::{
+    audit::{Anchor, Entry, Trail},
+    forecast::Forecast,
+    orders::{AgentOrder, PoolOrder},
+};
 
 pub use disk::Disk;
 
@@ -54,6 +58,14 @@ pub struct Contents {
     /// The bytes of the pools' forecast networks, none being as good as no entry. A store keeps one also where this
     /// version cannot use it.
     pub forecasts: Vec<(PoolName, Option<Vec<u8>>)>,
+    /// Whether everybody decides by the fallback.
+    pub fallback: bool,
+    /// What else operators ordered about pools.
+    pub pool_orders: Vec<(PoolName, PoolOrder)>,
+    /// What else operators ordered about agents.
+    pub agent_orders: Vec<(AgentId, AgentOrder)>,
+    /// The audit log.
+    pub trail: Trail,
 }
 
 /// One change.
@@ -67,6 +79,17 @@ pub enum Write {
     Capacity(PoolName, Option<Capacity>),
     /// The forecast network of a pool, or that it has none.
     Forecast(PoolName, Option<Arc<Forecast>>),
+    /// Whether everybody decides by the fallback.
+    Fallback(bool),
+    /// What else is ordered about a pool.
+    PoolOrder(PoolName, PoolOrder),
+    /// What else is ordered about an agent.
+    AgentOrder(AgentId, AgentOrder),
+    /// The next entry of the audit log.
+    Audit(Box<Entry>),
+    /// Entries of the audit log before the second number, from the first on, are no longer kept; the anchor is the last
+    /// of them.
+    AuditDropped(std::ops::Range<u64>, Anchor),
 }
 
 /// A place to keep [`Contents`].

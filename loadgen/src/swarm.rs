@@ -94,7 +94,7 @@ impl Swarm {
         let reward = Reward::try_from(share).map_err(io::Error::other)?;
         let sequence = Sequence(sequence);
         let heartbeat =
-            Heartbeat { epoch, sequence, round: None, state, action: Action::HOLD, reward, claim: None, detail: false };
+            Heartbeat { epoch, sequence, round: None, state, action: Action::HOLD, reward, claim: None, detail: false, moving: None };
         Ok(post(&format!("/v1/agents/{agent}/heartbeat"), &self.token, &serde_json::to_vec(&heartbeat)?))
     }
 }

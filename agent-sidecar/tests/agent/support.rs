@@ -205,9 +205,10 @@ impl Link for Coordinator {
             sequence: heartbeat.sequence,
             auxiliary: mean_field(&others),
             team_reward: (!rewards.is_empty()).then(|| moments(&rewards).mean),
-            directives: Directives { paused: state.paused },
+            directives: Directives { paused: state.paused, fallback: state.fallback, lifecycle: None },
             scarcity: state.scarcity,
             forecast: state.forecast.as_ref().map(|(digest, _)| *digest),
+            allowance: state.allowance,
         })
     }
 

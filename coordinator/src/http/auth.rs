@@ -8,7 +8,7 @@ use axum::{
 use subtle::ConstantTimeEq;
 
 use super::problem::{Kind, Refusal};
-use crate::coordinator::Coordinator;
+use crate::{audit::Actor, coordinator::Coordinator};
 
 /// Proof that the request carried the token.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ impl FromRequestParts<Coordinator> for Bearer {
         };
         Err(Refusal::new(Kind::Unauthorised, detail).respond(coordinator))
     }
+}
+
+/// Who sends a request, as the audit log has it: there is one token, so whoever holds it.
+pub(super) fn actor(_: &Parts) -> Actor {
+    Actor::token()
 }
 
 /// The token in the value of an `Authorization` header; the scheme's case does not matter.

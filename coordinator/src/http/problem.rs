@@ -71,6 +71,8 @@ kinds! {
     UnknownPool = "unknown-pool", NOT_FOUND, "There is no such pool";
     /// The pool has no forecast network.
     NoForecast = "no-forecast", NOT_FOUND, "The pool has no forecast network";
+    /// The order was made for another state.
+    PreconditionFailed = "precondition-failed", PRECONDITION_FAILED, "The state is not the one that was named";
     /// Not the current registration.
     StaleEpoch = "stale-epoch", CONFLICT, "The epoch is not the current one";
     /// A later heartbeat was taken already.
@@ -148,6 +150,10 @@ impl From<Error> for Refusal {
                 Self::new(Kind::UnknownPool, detail).blame("pool").bound(format!("one of {known}"))
             }
             Error::NoForecast(_) => Self::new(Kind::NoForecast, detail),
+            Error::Precondition { current, .. } => {
+                let bound = current.map_or("nothing is there".to_owned(), |tag| format!("\"{tag}\""));
+                Self::new(Kind::PreconditionFailed, detail).blame("If-Match").bound(bound)
+            }
             Error::StaleEpoch { current, .. } => {
                 Self::new(Kind::StaleEpoch, detail).blame("epoch").bound(format!("equal to {}", current.0))
             }

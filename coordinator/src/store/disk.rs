@@ -2,12 +2,16 @@
 //!
 //! | record | holds |
 //! |---|---|
-//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, or 3 once a forecast network was given, which older programs must not miss |
+//! | `format` | the version of this layout: 1, or 2 once a capacity was ordered, or 3 once a forecast network was given, or 4 once anything else was ordered or audited, which older programs must not miss |
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`] |
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
+//! | `fallback` | whether everybody decides by the fallback |
+//! | `order-pool/<pool>`, `order-agent/<id>` | a [`PoolOrder`](crate::orders::PoolOrder), an [`AgentOrder`](crate::orders::AgentOrder) |
+//! | `audit/<number>` | an [`Entry`](crate::audit::Entry) of the audit log, its number with twenty digits |
+//! | `audit-anchor` | the [`Anchor`](crate::audit::Anchor) of the audit log, once entries were let go |
 //!
 //! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
 //! start is tried on a copy first, see [`rehearsal`].
@@ -20,6 +24,8 @@ use std::{
 use meanfield_common::identity::{AgentId, PoolName};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::audit;
+
 use super::{
     Contents, Error, Record, Store, Write, rehearsal,
     witness::{Witness, hash},
@@ -31,10 +37,16 @@ const PAUSED: &[u8] = b"paused";
 const AGENT: &str = "agent/";
 const CAPACITY: &str = "capacity/";
 const FORECAST: &str = "forecast/";
-/// Without capacities, with them, and with forecast networks.
+const FALLBACK: &[u8] = b"fallback";
+const POOL_ORDER: &str = "order-pool/";
+const AGENT_ORDER: &str = "order-agent/";
+const AUDIT: &str = "audit/";
+const AUDIT_ANCHOR: &[u8] = b"audit-anchor";
+/// Without capacities, with them, with forecast networks, and with other orders and the audit log.
 const PLAIN: u32 = 1;
 const WITH_CAPACITIES: u32 = 2;
 const WITH_FORECASTS: u32 = 3;
+const WITH_AUDIT: u32 = 4;
 
 const DATABASE: &str = "store";
 const COMMITS: &str = "commits";
@@ -109,8 +121,8 @@ impl Disk {
         Err(corrupt(&path, SUMMARY, format!("has {} commits but {known}", summary.commit)))
     }
 
-    fn agent(&self, key: &[u8], value: &[u8]) -> Result<(AgentId, Record), Error> {
-        let id = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(AGENT)).and_then(|id| id.parse().ok());
+    fn agent<T: DeserializeOwned>(&self, prefix: &str, key: &[u8], value: &[u8]) -> Result<(AgentId, T), Error> {
+        let id = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(prefix)).and_then(|id| id.parse().ok());
         let id = id.ok_or_else(|| corrupt(&self.path, key, "is not a record of this version"))?;
         Ok((id, decode(&self.path, key, value)?))
     }
@@ -129,6 +141,51 @@ impl Disk {
         batch.insert(key, value);
         Ok(old.is_none())
     }
+
+    /// What came with the fourth version of the layout.
+    fn put_newer(&self, batch: &mut sled::Batch, summary: &mut Summary, write: &Write) -> Result<(), Error> {
+        let (key, value) = match write {
+            Write::Fallback(on) => ("fallback".to_owned(), encode(&self.path, "fallback", on)?),
+            Write::PoolOrder(pool, order) => {
+                let key = format!("{POOL_ORDER}{pool}");
+                let value = encode(&self.path, &key, order)?;
+                (key, value)
+            }
+            Write::AgentOrder(id, order) => {
+                let key = format!("{AGENT_ORDER}{id}");
+                let value = encode(&self.path, &key, order)?;
+                (key, value)
+            }
+            Write::Audit(entry) => {
+                let key = audit_key(entry.sequence);
+                let value = encode(&self.path, &key, entry)?;
+                (key, value)
+            }
+            Write::AuditDropped(range, anchor) => {
+                for sequence in range.clone() {
+                    self.take(batch, summary, audit_key(sequence).as_bytes())?;
+                }
+                ("audit-anchor".to_owned(), encode(&self.path, "audit-anchor", anchor)?)
+            }
+            Write::Agent(..) | Write::Capacity(..) | Write::Forecast(..) | Write::Paused(_) => return Ok(()),
+        };
+        self.put(batch, summary, key.as_bytes(), value).map(drop)
+    }
+
+    /// Takes a record away.
+    fn take(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8]) -> Result<(), Error> {
+        let old = self.database.get(key).map_err(|error| database_error(&self.path, error))?;
+        if let Some(old) = &old {
+            summary.digest = summary.digest.wrapping_sub(hash(&[key, old]));
+            batch.remove(key);
+        }
+        Ok(())
+    }
+}
+
+/// With all digits, so that records are in the order of their numbers.
+fn audit_key(sequence: u64) -> String {
+    format!("{AUDIT}{sequence:020}")
 }
 
 impl Store for Disk {
@@ -147,8 +204,19 @@ impl Store for Disk {
                     let bytes = (!value.is_empty()).then(|| value.to_vec());
                     contents.forecasts.push((self.pool(FORECAST, &key)?, bytes));
                 }
+                FALLBACK => contents.fallback = decode(&self.path, &key, &value)?,
+                AUDIT_ANCHOR => contents.trail.anchor = decode(&self.path, &key, &value)?,
+                entry if entry.starts_with(AUDIT.as_bytes()) => {
+                    contents.trail.entries.push_back(decode(&self.path, &key, &value)?);
+                }
+                order if order.starts_with(POOL_ORDER.as_bytes()) => {
+                    contents.pool_orders.push((self.pool(POOL_ORDER, &key)?, decode(&self.path, &key, &value)?));
+                }
+                order if order.starts_with(AGENT_ORDER.as_bytes()) => {
+                    contents.agent_orders.push(self.agent(AGENT_ORDER, &key, &value)?);
+                }
                 _ => {
-                    contents.agents.push(self.agent(&key, &value)?);
+                    contents.agents.push(self.agent::<Record>(AGENT, &key, &value)?);
                     found.agents += 1;
                 }
             }
@@ -157,6 +225,11 @@ impl Store for Disk {
         if found != self.summary {
             let reason = format!("promises {:?} but the records are {found:?}", self.summary);
             return Err(corrupt(&self.path, SUMMARY, reason));
+        }
+        let trail = &mut contents.trail;
+        let (anchor, head) = (trail.anchor, trail.head());
+        if let Some(damage) = audit::verify(anchor, trail.entries.make_contiguous(), head).first() {
+            return Err(corrupt(&self.path, AUDIT.as_bytes(), damage.to_string()));
         }
         Ok(contents)
     }
@@ -188,6 +261,10 @@ impl Store for Disk {
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
                     self.put(&mut batch, &mut summary, PAUSED, value)?;
+                }
+                newer => {
+                    self.put_newer(&mut batch, &mut summary, newer)?;
+                    format = format.max(WITH_AUDIT);
                 }
             }
         }
@@ -226,10 +303,10 @@ fn database_error(path: &Path, error: sled::Error) -> Error {
 
 fn check_format(path: &Path, database: &sled::Db) -> Result<u32, Error> {
     let version: u32 = required(path, database, FORMAT)?;
-    if (PLAIN..=WITH_FORECASTS).contains(&version) {
+    if (PLAIN..=WITH_AUDIT).contains(&version) {
         Ok(version)
     } else {
-        let known = format!("{PLAIN} to {WITH_FORECASTS}, which this program knows");
+        let known = format!("{PLAIN} to {WITH_AUDIT}, which this program knows");
         Err(corrupt(path, FORMAT, format!("version {version} is not {known}")))
     }
 }

@@ -47,6 +47,7 @@ pub(crate) fn beat(epoch: Epoch, sequence: u64, level: u8) -> Heartbeat {
         reward: Reward::try_from(f64::from(level) - 30.0).unwrap(),
         claim: None,
         detail: false,
+        moving: None,
     }
 }
 
