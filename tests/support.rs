@@ -204,6 +204,10 @@ impl Coordinator {
         format!("http://{}", self.address)
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.http.token
+    }
+
     /// An agent of this coordinator that steps twenty times a second.
     pub(crate) fn agent(&self, flags: &[&str]) -> Process {
         let url = self.url();

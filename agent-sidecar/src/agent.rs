@@ -107,7 +107,16 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
     /// An agent that joins `pool` with its first step.
     pub fn new(target: Target, environment: E, link: L, pool: PoolName, policy: P, shape: Shape) -> Self {
         let membership = Membership::new(link, &target, pool);
-        Self { target, environment, membership, policy, fallback: None, sharing: None, shape, memory: Memory::default() }
+        Self {
+            target,
+            environment,
+            membership,
+            policy,
+            fallback: None,
+            sharing: None,
+            shape,
+            memory: Memory::default(),
+        }
     }
 
     /// Keeps the network that the policy forecasts with at the one that the pool shares.

@@ -10,7 +10,7 @@ use meanfield_common::{
     scarcity::{Capacity, Weight},
 };
 
-use crate::trace::args::TraceArgs;
+use crate::{ctl::args::CtlArgs, trace::args::TraceArgs};
 
 /// What Kubernetes aims at when nothing else is said.
 const HPA_TARGET: f64 = 0.8;
@@ -36,6 +36,8 @@ pub enum Command {
     Coordinator(CoordinatorArgs),
     /// Run one agent in real time, on a simulated workload of its own.
     Agent(AgentArgs),
+    /// Look at a coordinator and give it orders: agents, pools, kill switch, budgets, audit log, events.
+    Ctl(CtlArgs),
     /// Train agents on simulated clusters, with checkpoints to go on from.
     Train(TrainArgs),
     /// Run an experiment whose tables stand in the docs.
@@ -112,6 +114,9 @@ pub struct CoordinatorArgs {
     /// How long requests may take to finish after a signal to stop.
     #[arg(long, env = "MEANFIELD_GRACE", default_value = "10s", value_parser = duration, value_name = "TIME")]
     pub grace: Duration,
+    /// How many entries of the audit log to keep.
+    #[arg(long, env = "MEANFIELD_AUDIT_KEEP", default_value_t = 100_000, value_name = "COUNT")]
+    pub audit_keep: usize,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -138,6 +143,16 @@ pub enum PolicyName {
     Ensure,
     /// A trained network (needs --model).
     Ppo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FallbackName {
+    /// The reactive queue model: replicas for the recent peak.
+    Reactive,
+    /// HPA on CPU for replicas, VPA for memory.
+    HpaVpa,
+    /// Leave the workload as it is.
+    Hold,
 }
 
 #[derive(Debug, Args)]
@@ -167,6 +182,9 @@ pub struct AgentArgs {
     /// Who decides.
     #[arg(long, env = "MEANFIELD_POLICY", value_enum, default_value_t = PolicyName::Forecast)]
     pub policy: PolicyName,
+    /// Who decides while an operator's kill switch is on.
+    #[arg(long, env = "MEANFIELD_FALLBACK", value_enum, default_value_t = FallbackName::Reactive)]
+    pub fallback: FallbackName,
     /// Checkpoint of the network (safetensors), as written by the demo.
     #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE", required_if_eq("policy", "ppo"))]
     pub model: Option<PathBuf>,

@@ -19,6 +19,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         token: args.token,
         max_body: args.max_body,
         grace: args.grace,
+        audit_keep: args.audit_keep,
     };
     options.validate()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -53,10 +53,7 @@ impl Budget {
         let hundredths = (self.percent.0 * 100.0).round() as u64;
         // A number with three decimals is not exact as a float: what is as good as the next whole one is that.
         let part = |whole: f64| Moving::bounded((whole + 1e-6).floor() as u64 * hundredths / 10_000);
-        Moving {
-            millicores: part(capacity.cores.get() * 1000.0),
-            mebibytes: part(capacity.memory_gib.get() * 1024.0),
-        }
+        Moving { millicores: part(capacity.cores.get() * 1000.0), mebibytes: part(capacity.memory_gib.get() * 1024.0) }
     }
 }
 

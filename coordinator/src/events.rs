@@ -248,7 +248,8 @@ impl Hub {
             if closed {
                 reader.ended = true;
                 let at_ms = self.clock.wall();
-                let closing = Event { id, at_ms, kind: Kind::Closing, pool: None, agent: None, name: None, detail: None };
+                let closing =
+                    Event { id, at_ms, kind: Kind::Closing, pool: None, agent: None, name: None, detail: None };
                 return Some(vec![closing]);
             }
             if reader.watch.changed().await.is_err() {

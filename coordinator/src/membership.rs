@@ -309,13 +309,7 @@ impl Membership {
     }
 
     /// The first `limit` members after a cursor, in order of pool and name.
-    pub(crate) fn agents(
-        &self,
-        filter: &Filter,
-        after: Option<&Cursor>,
-        limit: usize,
-        now: u64,
-    ) -> Vec<AgentView> {
+    pub(crate) fn agents(&self, filter: &Filter, after: Option<&Cursor>, limit: usize, now: u64) -> Vec<AgentView> {
         let mut page = BTreeMap::new();
         for entry in &self.members {
             let member = entry.value();

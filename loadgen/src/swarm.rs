@@ -93,8 +93,17 @@ impl Swarm {
         };
         let reward = Reward::try_from(share).map_err(io::Error::other)?;
         let sequence = Sequence(sequence);
-        let heartbeat =
-            Heartbeat { epoch, sequence, round: None, state, action: Action::HOLD, reward, claim: None, detail: false, moving: None };
+        let heartbeat = Heartbeat {
+            epoch,
+            sequence,
+            round: None,
+            state,
+            action: Action::HOLD,
+            reward,
+            claim: None,
+            detail: false,
+            moving: None,
+        };
         Ok(post(&format!("/v1/agents/{agent}/heartbeat"), &self.token, &serde_json::to_vec(&heartbeat)?))
     }
 }

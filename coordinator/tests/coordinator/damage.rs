@@ -83,7 +83,7 @@ fn damaged_records_are_named_and_kept() {
         (&key, None, "summary"),
         ("paused", Some("maybe"), "paused"),
         ("paused", None, "summary"),
-        ("format", Some("4"), "format"),
+        ("format", Some("5"), "format"),
         ("format", None, "format"),
         ("summary", None, "summary"),
         ("summary", Some("{}"), "summary"),

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests may fail as tests do
 
 mod allocation;
+mod audit;
+mod budget;
 mod concurrency;
 mod damage;
 mod durability;
+mod events;
 mod forecast;
 mod http_bad;
 mod http_good;
@@ -13,5 +16,6 @@ mod lifecycle;
 mod lockstep;
 mod membership;
 mod openapi;
+mod orders;
 mod scarcity;
 mod support;

@@ -134,6 +134,12 @@ impl Served {
         send(self.request(Method::GET, path)).await
     }
 
+    /// The entity tag of what is at a path.
+    pub(crate) async fn get_tag(&self, path: &str) -> String {
+        let response = self.request(Method::GET, path).send().await.unwrap();
+        response.headers()["etag"].to_str().unwrap().to_owned()
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         send(self.request(Method::POST, path).json(body)).await
     }
