@@ -67,6 +67,14 @@ impl EncodeLabelValue for Kind {
     }
 }
 
+/// What is about no pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Switches {
+    pub(crate) paused: bool,
+    pub(crate) fallback: bool,
+    pub(crate) audit_entries: u64,
+}
+
 /// The coordinator's metrics. Counters are counted where things happen, gauges are read when they are served.
 #[derive(Debug)]
 pub struct Metrics {
@@ -76,10 +84,13 @@ pub struct Metrics {
     pub(crate) leaves: Counter,
     pub(crate) gone: Counter,
     pub(crate) claims_capped: Counter,
+    pub(crate) orders: Counter,
     pub(crate) heartbeat_seconds: Histogram,
     refusals: Family<OfKind, Counter>,
     agents: Family<InState, Gauge>,
     paused: Gauge,
+    fallback: Gauge,
+    audit_entries: Gauge,
     pool_agents: Family<OfPool, Gauge>,
     pool_slo_preservation: Family<OfPool, Level>,
     pool_utilisation: Family<OfPool, Level>,
@@ -98,11 +109,14 @@ impl Metrics {
             leaves: Counter::default(),
             gone: Counter::default(),
             claims_capped: Counter::default(),
+            orders: Counter::default(),
             // 1 us to 0.26 s.
             heartbeat_seconds: Histogram::new(exponential_buckets(1e-6, 4.0, 10)),
             refusals: Family::default(),
             agents: Family::default(),
             paused: Gauge::default(),
+            fallback: Gauge::default(),
+            audit_entries: Gauge::default(),
             pool_agents: Family::default(),
             pool_slo_preservation: Family::default(),
             pool_utilisation: Family::default(),
@@ -124,6 +138,7 @@ impl Metrics {
         registry.register("gone", "Agents that were silent for too long", self.gone.clone());
         let capped = "Claims of more than the offered work bears out";
         registry.register("claims_capped", capped, self.claims_capped.clone());
+        registry.register("orders", "Operators' orders carried out", self.orders.clone());
         registry.register("refusals", "Requests refused, by kind of problem", self.refusals.clone());
         registry.register(
             "heartbeat_seconds",
@@ -132,6 +147,8 @@ impl Metrics {
         );
         registry.register("agents", "Members by state", self.agents.clone());
         registry.register("paused", "Whether all agents are paused", self.paused.clone());
+        registry.register("fallback", "Whether the kill switch for all is on", self.fallback.clone());
+        registry.register("audit_entries", "Entries of the audit log, those let go included", self.audit_entries.clone());
         registry.register("pool_agents", "Members by pool", self.pool_agents.clone());
         registry.register("pool_slo_preservation", "Mean SLO preservation", self.pool_slo_preservation.clone());
         registry.register("pool_utilisation", "Mean utilisation", self.pool_utilisation.clone());
@@ -152,7 +169,7 @@ impl Metrics {
     }
 
     /// Everything as text, with the gauges as of these views.
-    pub(crate) fn render(&self, pools: &[PoolView], paused: bool) -> Result<String, fmt::Error> {
+    pub(crate) fn render(&self, pools: &[PoolView], switches: Switches) -> Result<String, fmt::Error> {
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let (mut active, mut suspect) = (0, 0);
         for pool in pools {
@@ -181,7 +198,9 @@ impl Metrics {
         }
         self.agents.get_or_create(&InState { state: State::Active }).set(count(active));
         self.agents.get_or_create(&InState { state: State::Suspect }).set(count(suspect));
-        self.paused.set(i64::from(paused));
+        self.paused.set(i64::from(switches.paused));
+        self.fallback.set(i64::from(switches.fallback));
+        self.audit_entries.set(count(switches.audit_entries));
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

@@ -19,6 +19,7 @@ use crate::{
     events::{self, Event, Reader},
     forecast::Forecast,
     ledger::Change,
+    metrics::Switches,
     orders::{Order, Ordered, Recorded, Resource, Terms},
     view::{BudgetView, CapacityView, Standing},
     writer::Outcome,
@@ -45,6 +46,7 @@ impl Coordinator {
         let outcome = self.0.writer.submit_on(Change::Order(order), terms).await?;
         let Outcome::Ordered(ordered) = outcome else { return Err(Error::Closed) };
         if !ordered.dry_run {
+            self.0.metrics.orders.inc();
             if removes {
                 self.0.metrics.leaves.inc();
             }
@@ -185,6 +187,11 @@ impl Coordinator {
     #[must_use]
     pub fn all_fallback(&self) -> bool {
         self.0.membership.orders().fallback()
+    }
+
+    pub(crate) fn switches(&self) -> Switches {
+        let audit_entries = self.0.log.trail().head().sequence;
+        Switches { paused: self.all_paused(), fallback: self.all_fallback(), audit_entries }
     }
 
     /// A page of the audit log: the first `limit` entries after a number, of those that a filter admits.

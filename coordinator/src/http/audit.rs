@@ -49,7 +49,7 @@ impl FromRequestParts<Coordinator> for Selection {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let parsed = query::pairs(parts).and_then(|pairs| Self::parse(pairs));
+        let parsed = query::pairs(parts).and_then(Self::parse);
         parsed.map_err(|refusal| refusal.respond(coordinator))
     }
 }
