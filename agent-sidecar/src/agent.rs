@@ -184,7 +184,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         let mut decision = self.policy.decide(if fallback { &aside } else { &view })?;
         let instead = match &mut self.fallback {
             Some(Fallback(policy)) => policy.decide(if fallback { &view } else { &aside })?,
-            None => Decision::wish(uncut),
+            None => Decision { request: self.memory.request, ..Decision::wish(uncut) },
         };
         if fallback {
             decision = instead;
