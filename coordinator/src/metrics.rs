@@ -148,7 +148,11 @@ impl Metrics {
         registry.register("agents", "Members by state", self.agents.clone());
         registry.register("paused", "Whether all agents are paused", self.paused.clone());
         registry.register("fallback", "Whether the kill switch for all is on", self.fallback.clone());
-        registry.register("audit_entries", "Entries of the audit log, those let go included", self.audit_entries.clone());
+        registry.register(
+            "audit_entries",
+            "Entries of the audit log, those let go included",
+            self.audit_entries.clone(),
+        );
         registry.register("pool_agents", "Members by pool", self.pool_agents.clone());
         registry.register("pool_slo_preservation", "Mean SLO preservation", self.pool_slo_preservation.clone());
         registry.register("pool_utilisation", "Mean utilisation", self.pool_utilisation.clone());

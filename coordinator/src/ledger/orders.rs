@@ -8,7 +8,7 @@ use super::{Dirty, Effect, Ledger};
 use crate::{
     audit::Note,
     error::Error,
-    orders::{Order, Ordered, Orders, Recorded, Scope, Terms},
+    orders::{AgentOrder, Order, Ordered, Orders, Recorded, Scope, Terms},
     store::Contents,
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn of(contents: &Contents) -> Orders {
         paused: contents.paused,
         fallback: contents.fallback,
         pools: contents.pool_orders.iter().cloned().collect(),
-        agents: contents.agent_orders.iter().copied().collect(),
+        agents: contents.agent_orders.iter().copied().filter(|(_, order)| *order != AgentOrder::default()).collect(),
         capacities: capacities.collect(),
         forecasts: forecasts.collect(),
     }
@@ -74,7 +74,7 @@ impl Ledger {
                 let record = self.update(*id, dirty, |record| (record.member, record.paused) = (false, false))?;
                 let epoch = record.epoch;
                 if self.orders.agents.remove(id).is_some() {
-                    dirty.agent_orders.insert(*id, Default::default());
+                    dirty.agent_orders.insert(*id, AgentOrder::default());
                 }
                 return Ok(Some(epoch));
             }
@@ -118,7 +118,7 @@ impl Ledger {
                 dirty.forecasts.insert(pool.clone(), forecast.clone());
             }
         }
-        self.orders.agents.retain(|_, order| *order != Default::default());
+        self.orders.agents.retain(|_, order| *order != AgentOrder::default());
         Ok(None)
     }
 }
