@@ -31,7 +31,9 @@ pub(crate) fn image(of: &Path) -> tempfile::TempDir {
                 let bytes = used(&entry.path());
                 fs::write(&target, &bytes).unwrap();
                 let length = entry.metadata().unwrap().len();
-                fs::OpenOptions::new().write(true).open(target).unwrap().set_len(length).unwrap();
+                fs::OpenOptions::new().write(true).open(&target).unwrap().set_len(length).unwrap();
+                // The token's file is not for everybody.
+                fs::set_permissions(target, entry.metadata().unwrap().permissions()).unwrap();
             }
         }
     }
