@@ -22,13 +22,15 @@ pub(crate) fn printed(arguments: &[&str]) -> String {
 
 /// The names of all commands that do something, from the help texts: `demo`, and `trace plot` of the group `trace`.
 pub(crate) fn commands() -> Vec<String> {
-    let inner = |outer: String| {
-        let words: Vec<_> = outer.split(' ').collect();
-        let names = listed(&printed(&[words.as_slice(), &["--help"]].concat()));
-        let names: Vec<_> = names.iter().map(|name| format!("{outer} {name}")).collect();
-        if names.is_empty() { vec![outer] } else { names }
-    };
-    listed(&printed(&["--help"])).into_iter().flat_map(inner).collect()
+    fn below(outer: &[String]) -> Vec<String> {
+        let words: Vec<_> = outer.iter().map(String::as_str).chain(["--help"]).collect();
+        let names = listed(&printed(&words));
+        if names.is_empty() {
+            return vec![outer.join(" ")];
+        }
+        names.into_iter().flat_map(|name| below(&[outer, &[name]].concat())).collect()
+    }
+    below(&[])
 }
 
 /// The commands that a help text lists.

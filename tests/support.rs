@@ -216,10 +216,6 @@ impl Coordinator {
         Self { process, address, http: Http::with_token(token) }
     }
 
-    pub(crate) fn token(&self) -> &str {
-        &self.http.token
-    }
-
     /// The text of something.
     pub(crate) fn text(&self, path: &str) -> String {
         self.request(Method::GET, path)
@@ -227,6 +223,10 @@ impl Coordinator {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        &self.http.token
     }
 
     /// An agent of this coordinator that steps twenty times a second.

@@ -1,5 +1,7 @@
 //! One agent, one step: observe, heartbeat, record, decide, guard, actuate.
 
+use std::fmt;
+
 use meanfield_common::{
     action::Action,
     identity::PoolName,
@@ -14,10 +16,13 @@ use meanfield_common::{
 use crate::{
     Error,
     environment::{Environment, Target},
-    guard::{self, Clip},
+    guard::{
+        self, Clip,
+        budget::{self, Reserved},
+    },
     link::Link,
     membership::{self, Membership},
-    policy::{Feedback, Policy, View},
+    policy::{Decision, Feedback, Policy, View},
     scarcity::{Claimant, Told},
     sharing::Sharing,
     teaching::Teaching,
@@ -30,10 +35,20 @@ pub struct Agent<E, L, P> {
     environment: E,
     membership: Membership<L>,
     policy: P,
+    fallback: Option<Fallback>,
     sharing: Option<Sharing>,
     teaching: Option<Teaching>,
     shape: Shape,
     memory: Memory,
+}
+
+/// Who decides while an operator's kill switch is on.
+struct Fallback(Box<dyn Policy>);
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Fallback").field(&self.0.name()).finish()
+    }
 }
 
 /// What an agent carries from one step to the next.
@@ -54,6 +69,8 @@ struct Memory {
     directives: Directives,
     claimant: Claimant,
     told: Told,
+    /// Where the last decision would have gone without a change budget.
+    aim: Option<Reserved>,
 }
 
 /// What happened in one step.
@@ -97,6 +114,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             environment,
             membership,
             policy,
+            fallback: None,
             sharing: None,
             teaching: None,
             shape,
@@ -114,6 +132,11 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         self.teaching = Some(teaching);
     }
 
+    /// Has this policy decide while an operator's kill switch is on. Without one, the workload is left as it is.
+    pub fn fall_back_to(&mut self, policy: Box<dyn Policy>) {
+        self.fallback = Some(Fallback(policy));
+    }
+
     /// One step. `round` is the round of simulated time in lock-step runs.
     pub async fn step(&mut self, round: Option<u64>) -> Result<Report, Error> {
         // Observe.
@@ -127,17 +150,29 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         let Memory { request, directives, action, .. } = self.memory;
         let claim = self.memory.claimant.claim(&seen, request.is_some(), self.target.weight, directives.paused);
         let detail = self.policy.wants_detail();
-        let said = membership::Step { round, state, action, reward: reported, claim, detail };
+        let here = Reserved { scale: seen.scale, request: seen.request.cpu };
+        // Older coordinators know no wishes to move; whoever gives an allowance does.
+        let aim = self.memory.aim.filter(|_| !directives.paused).unwrap_or(here);
+        let moving = self.memory.told.allowance().map(|_| here.distance(&aim));
+        let said = membership::Step { round, state, action, reward: reported, claim, detail, moving };
         let answer = self.membership.report(&said).await?;
         if answer.is_none() {
             self.memory.told.miss();
         }
         if let Some(answer) = answer {
-            self.memory.told.hear(answer.scarcity);
+            self.memory.told.hear(answer.scarcity, answer.allowance);
             self.memory.auxiliary = answer.auxiliary;
             if answer.directives.paused != self.memory.directives.paused {
                 let word = if answer.directives.paused { "paused" } else { "resumed" };
                 tracing::info!(agent = %self.target.name, "{word} by the coordinator");
+            }
+            if answer.directives.fallback != self.memory.directives.fallback {
+                let word = if answer.directives.fallback { "the fallback decides" } else { "the policy decides again" };
+                tracing::warn!(agent = %self.target.name, "{word}: the kill switch was turned");
+            }
+            if answer.directives.lifecycle != self.memory.directives.lifecycle {
+                let wanted = answer.directives.lifecycle.map_or("none", |state| state.name());
+                tracing::info!(agent = %self.target.name, wanted, "a state of the lifecycle is wanted; there is none yet");
             }
             self.memory.directives = answer.directives;
         }
@@ -147,12 +182,21 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         self.policy.feedback(Feedback { own: reward, team, team_lag: usize::from(round.is_some()) })?;
 
         // Decide.
-        let Memory { auxiliary, directives: Directives { paused }, action: previous, .. } = self.memory;
+        let Memory { auxiliary, directives: Directives { paused, fallback, .. }, action: previous, .. } = self.memory;
         let scarcity = self.memory.told.now();
         let (target, auxiliary) = (&self.target, &auxiliary);
         let uncut = self.memory.uncut.unwrap_or(seen.scale);
         let view = View { target, seen: &seen, state: &state, auxiliary, scarcity, uncut, previous, paused };
-        let mut decision = self.policy.decide(&view)?;
+        // Both look at every step, so that either is up to date when the switch is turned; one is carried out.
+        let aside = View { paused: true, ..view };
+        let mut decision = self.policy.decide(if fallback { &aside } else { &view })?;
+        let instead = match &mut self.fallback {
+            Some(Fallback(policy)) => policy.decide(if fallback { &view } else { &aside })?,
+            None => Decision { request: self.memory.request, ..Decision::wish(uncut) },
+        };
+        if fallback {
+            decision = instead;
+        }
         decision.scale = self.memory.undo_cut(&seen.scale, &decision.scale);
 
         // Guard.
@@ -169,6 +213,16 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             let replicas = verdict.scale.replicas;
             decision.request = decision.request.map(|cpu| guard::cut_request(cpu, replicas, &grant));
         }
+        let cut = verdict.clip == Some(Clip::Grant);
+        let request = self.memory.claimant.request(verdict.scale.limit.cpu, decision.request);
+        let aim = Reserved { scale: verdict.scale, request };
+        self.memory.aim = Some(aim);
+        if let Some(allowance) = self.memory.told.allowance() {
+            // Last, and so whatever the reason: it is the operator's bound on how fast the pool changes.
+            let (clipped, request) = budget::spend(bounds, &here, &aim, verdict.clip, &allowance);
+            decision.request = decision.request.map(|_| request);
+            verdict = clipped;
+        }
 
         // Actuate.
         let action = if paused {
@@ -178,10 +232,10 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         } else {
             // A request never exceeds its limit, also where the guard has cut that.
             let request = decision.request.map(|cpu| cpu.clamp(MilliCores(1), verdict.scale.limit.cpu));
-            self.memory.uncut = (verdict.clip == Some(Clip::Grant)).then_some(full);
+            self.memory.uncut = cut.then_some(full);
             self.memory.full = (verdict.scale.limit.cpu < wish.limit.cpu).then_some(wish.limit.cpu).filter(|_| {
                 // Also on the way back, which the rate of change makes longer.
-                verdict.clip == Some(Clip::Grant) || self.memory.full.is_some()
+                cut || self.memory.full.is_some()
             });
             if verdict.scale != seen.scale || request != self.memory.request {
                 self.environment.actuate(verdict.scale, request).await?;

@@ -1,4 +1,7 @@
-//! What a decision may not do: leave the bounds, move too far at once, or take more than was granted.
+//! What a decision may not do: leave the bounds, move too far at once, take more than was granted, or move more than the
+//! pool's change budget allows.
+
+pub mod budget;
 
 use meanfield_common::{
     resources::{Bounds, Bytes, MilliCores, Resources, Scale},
@@ -14,6 +17,8 @@ pub enum Clip {
     Rate,
     /// Not everybody's need fits, and the coordinator had this one yield.
     Grant,
+    /// It would have moved more than the pool's change budget left.
+    Budget,
 }
 
 /// The guard's word on a wish.
@@ -21,7 +26,8 @@ pub enum Clip {
 pub struct Verdict {
     /// What may be carried out.
     pub scale: Scale,
-    /// Why it differs from the wish, if it does; where several did, the grant before the rate before the bounds.
+    /// Why it differs from the wish, if it does; where several did, the budget before the grant before
+    /// the rate before the bounds.
     pub clip: Option<Clip>,
 }
 

@@ -9,7 +9,7 @@ use meanfield_common::{
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use meanfield_learner::forecast::MOST_BYTES;
-use reqwest::{Certificate, Client, Identity, RequestBuilder, StatusCode, Url, header::CONTENT_TYPE};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, RequestBuilder, StatusCode, Url, header::CONTENT_TYPE};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::link::{Error, Link, kind};
@@ -80,16 +80,22 @@ impl Http {
 
 /// A client for coordinators, by https if `secure`, that believes whom it is told to.
 pub fn client(secure: bool, trust: &Trust) -> Result<Client, crate::Error> {
+    let built = builder(secure, trust)?.timeout(PATIENCE).build();
+    Ok(built.map_err(|error| unreachable(&error))?)
+}
+
+/// The same, for those who have another patience.
+pub fn builder(secure: bool, trust: &Trust) -> Result<ClientBuilder, Invalid> {
     // Refused only if there is one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // System proxies are for the outside; a coordinator stands next door.
-    let mut builder = Client::builder().timeout(PATIENCE).no_proxy().tcp_nodelay(true);
+    let mut builder = Client::builder().no_proxy().tcp_nodelay(true);
     let refused = |field, bound: &str, error: &reqwest::Error| Invalid::new(field, error, bound);
     if let Some(pem) = &trust.authorities {
         let bound = "PEM with at least one certificate";
         let authorities = Certificate::from_pem_bundle(pem).map_err(|error| refused("ca-file", bound, &error))?;
         if authorities.is_empty() {
-            return Err(Invalid::new("ca-file", "a file without certificates", bound).into());
+            return Err(Invalid::new("ca-file", "a file without certificates", bound));
         }
         builder = builder.tls_certs_only(authorities);
     } else if !secure {
@@ -102,7 +108,7 @@ pub fn client(secure: bool, trust: &Trust) -> Result<Client, crate::Error> {
         let identity = Identity::from_pem(pem).map_err(|_| Invalid::new("client-cert", "that", bound))?;
         builder = builder.identity(identity);
     }
-    Ok(builder.build().map_err(|error| unreachable(&error))?)
+    Ok(builder)
 }
 
 async fn read<T: DeserializeOwned>(response: reqwest::Response) -> Result<T, Error> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use meanfield_common::{
     action::Action,
+    budget::Moving,
     identity::{AgentName, Epoch, ModelName, PoolName, Sequence},
     reward::Reward,
     scarcity::Claim,
@@ -35,6 +36,8 @@ pub struct Step {
     pub claim: Claim,
     /// Whether g shall come with its details.
     pub detail: bool,
+    /// How much of its pool's capacity it wants to move; only where the last answer had an allowance.
+    pub moving: Option<Moving>,
 }
 
 /// Membership of one agent in one pool.
@@ -46,6 +49,8 @@ pub struct Membership<L> {
     sequence: u64,
     /// Whether the coordinator takes claims; older ones refuse a field that they do not know.
     claims: bool,
+    /// Whether it takes wishes to move, in the same way.
+    moves: bool,
     /// Whether the last attempt got through; only changes are logged.
     reached: bool,
 }
@@ -54,7 +59,7 @@ impl<L: Link> Membership<L> {
     /// A membership that begins with the first report.
     pub fn new(link: L, target: &Target, pool: PoolName) -> Self {
         let register = Register { name: target.name.clone(), pool, category: target.category };
-        Self { link, register, registered: None, sequence: 0, claims: true, reached: true }
+        Self { link, register, registered: None, sequence: 0, claims: true, moves: true, reached: true }
     }
 
     /// The agent's name.
@@ -80,9 +85,9 @@ impl<L: Link> Membership<L> {
     /// # Errors
     /// Only what trying again cannot mend: [`Error::Superseded`] and [`Error::Refused`].
     pub async fn report(&mut self, step: &Step) -> Result<Option<Answer>, Error> {
-        // Three times at most: a coordinator that has forgotten this agent is told again and then asked again, and one
-        // that knows no claims is asked without.
-        for _ in 0..3 {
+        // Four times at most: a coordinator that has forgotten this agent is told again and then asked again, and one
+        // that knows no claims or no moves is asked without.
+        for _ in 0..4 {
             match self.attempt(step).await {
                 Ok(answer) => {
                     if !self.reached {
@@ -102,7 +107,8 @@ impl<L: Link> Membership<L> {
                     self.reached = false;
                     return Ok(None);
                 }
-                Err(Error::Refused(problem)) if self.claims && knows_no_claims(&problem) => {
+                Err(Error::Refused(problem)) if self.moves && knows_no(&problem, "moving") => self.moves = false,
+                Err(Error::Refused(problem)) if self.claims && knows_no(&problem, "claim") => {
                     info!(agent = %self.register.name, "the coordinator is an older one: claiming nothing");
                     self.claims = false;
                 }
@@ -118,17 +124,18 @@ impl<L: Link> Membership<L> {
             None => {
                 let registered = self.link.register(&self.register).await?;
                 // It may be another one than before.
-                (self.sequence, self.claims) = (0, true);
+                (self.sequence, self.claims, self.moves) = (0, true, true);
                 let Registered { epoch, heartbeat_within_ms, .. } = registered;
                 info!(agent = %self.register.name, pool = %self.register.pool, epoch = epoch.0, heartbeat_within_ms, "registered");
                 *self.registered.insert(registered)
             }
         };
         self.sequence += 1;
-        let Step { round, state, action, reward, claim, detail } = *step;
+        let Step { round, state, action, reward, claim, detail, moving } = *step;
         // Who knows no claims knows no details either: both came with the same version.
         let (sequence, claim, detail) = (Sequence(self.sequence), self.claims.then_some(claim), detail && self.claims);
-        let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim, detail };
+        let moving = moving.filter(|_| self.moves);
+        let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim, detail, moving };
         self.link.heartbeat(agent, &heartbeat).await
     }
 
@@ -159,6 +166,6 @@ impl<L: Link> Membership<L> {
     }
 }
 
-fn knows_no_claims(problem: &Problem) -> bool {
-    kind(problem) == "unknown-field" && problem.field.as_deref() == Some("claim")
+fn knows_no(problem: &Problem, field: &str) -> bool {
+    kind(problem) == "unknown-field" && problem.field.as_deref() == Some(field)
 }

@@ -1,6 +1,7 @@
 //! An agent's part in scarcity: what it claims of its pool, and what it was last told.
 
 use meanfield_common::{
+    budget::Moving,
     observation::Observation,
     resources::{MilliCores, Scale},
     scarcity::{Amount, Claim, Cores, Gibibytes, Pods, Scarcity, Share, Weight},
@@ -76,18 +77,22 @@ fn amount(replicas: u32, cpu: MilliCores, mebi: f64) -> Amount {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Told {
     scarcity: Option<Scarcity>,
+    /// What may be moved of the pool's capacity; none where nobody limits that.
+    allowance: Option<Moving>,
     missed: u32,
 }
 
 impl Told {
-    pub(crate) fn hear(&mut self, scarcity: Option<Scarcity>) {
-        *self = Self { scarcity, missed: 0 };
+    pub(crate) fn hear(&mut self, scarcity: Option<Scarcity>, allowance: Option<Moving>) {
+        *self = Self { scarcity, allowance, missed: 0 };
     }
 
     /// A step without an answer.
     pub(crate) fn miss(&mut self) {
         self.missed = self.missed.saturating_add(1);
         let lapsed = self.missed >= HOLDS;
+        // An allowance is for one step. Without a new one nothing may be moved, as long as a grant would hold.
+        self.allowance = self.allowance.map(|_| Moving::default()).filter(|_| !lapsed);
         if let Some(scarcity) = &mut self.scarcity {
             scarcity.price *= FADE;
             scarcity.grant = scarcity.grant.filter(|_| !lapsed);
@@ -96,6 +101,10 @@ impl Told {
 
     pub(crate) fn now(&self) -> Option<Scarcity> {
         self.scarcity
+    }
+
+    pub(crate) fn allowance(&self) -> Option<Moving> {
+        self.allowance
     }
 }
 
@@ -144,14 +153,16 @@ mod tests {
     fn without_answers_the_price_fades_and_the_grant_ends() {
         let grant = Grant { cores: Some(Cores::clamped(2.0)), memory_gib: None };
         let mut told = Told::default();
-        told.hear(Some(Scarcity { headroom: Headroom::default(), price: 1.0, grant: Some(grant) }));
+        let scarcity = Scarcity { headroom: Headroom::default(), price: 1.0, grant: Some(grant) };
+        told.hear(Some(scarcity), Some(Moving::clamped(500, 500)));
         for step in 1..=HOLDS {
             told.miss();
             let scarcity = told.now().unwrap();
             assert!((scarcity.price - FADE.powi(step as i32)).abs() < 1e-9);
             assert_eq!(scarcity.grant.is_some(), step < HOLDS, "step {step}");
+            assert_eq!(told.allowance(), (step < HOLDS).then(Moving::default), "step {step}");
         }
-        told.hear(None);
-        assert_eq!(told.now(), None);
+        told.hear(None, None);
+        assert_eq!((told.now(), told.allowance()), (None, None));
     }
 }

@@ -34,7 +34,7 @@ use meanfield_learner::{ActorCritic, Learner};
 use meanfield_simulator::{scenario::DAY_STEPS, workload::functions};
 
 use crate::{
-    args::{AgentArgs, PolicyName},
+    args::{AgentArgs, FallbackName, PolicyName},
     file, signals,
 };
 
@@ -102,6 +102,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
             let shape = learning.config().reward;
             let mut agent = Agent::new(target, environment, link, pool, learning, shape);
             agent.teach(teaching);
+            fallback(args)?.into_iter().for_each(|policy| agent.fall_back_to(policy));
             let ended = daemon::run(&mut agent, every, steps, shutdown).await;
             // What was learnt is kept however the run ended.
             file::replace(path, &agent.policy_mut().learner().save()?)?;
@@ -111,6 +112,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
             let mut sharing = None;
             let (policy, shape) = policy(args, start.as_deref(), &mut sharing)?;
             let mut agent = Agent::new(target, environment, link, pool, policy, shape);
+            fallback(args)?.into_iter().for_each(|policy| agent.fall_back_to(policy));
             if let Some(sharing) = sharing {
                 agent.share(sharing);
             }
@@ -155,6 +157,15 @@ fn policy(
         }
     };
     Ok((policy, shape))
+}
+
+/// Who decides while the kill switch is on; nobody leaves the workload as it is.
+fn fallback(args: &AgentArgs) -> anyhow::Result<Option<Box<dyn Policy>>> {
+    Ok(match args.fallback {
+        FallbackName::Reactive => Some(Box::new(Reactive::default())),
+        FallbackName::HpaVpa => Some(Box::new(Rules::hpa_vpa(Follow::Cpu(args.hpa_target))?)),
+        FallbackName::Hold => None,
+    })
 }
 
 /// A learner to go on with: with its optimiser if the file has that, else from its networks, and then it says so.

@@ -13,7 +13,7 @@ use meanfield_common::{
     secret::Secret,
 };
 
-use crate::{loadgen::args::LoadgenArgs, trace::args::TraceArgs};
+use crate::{ctl::args::CtlArgs, loadgen::args::LoadgenArgs, trace::args::TraceArgs};
 use security::{ServingArgs, TrustArgs};
 
 /// What Kubernetes aims at when nothing else is said.
@@ -40,6 +40,8 @@ pub enum Command {
     Coordinator(CoordinatorArgs),
     /// Run one agent in real time, on a simulated workload of its own.
     Agent(AgentArgs),
+    /// Look at a coordinator and give it orders: agents, pools, kill switch, budgets, audit log, events.
+    Ctl(CtlArgs),
     /// Train agents on simulated clusters, with checkpoints to go on from.
     Train(TrainArgs),
     /// Run an experiment whose tables stand in the docs.
@@ -138,6 +140,9 @@ pub struct CoordinatorArgs {
     /// Versions of a base model that are kept, beside those in use.
     #[arg(long, env = "MEANFIELD_KEPT_VERSIONS", default_value_t = 16, value_name = "COUNT")]
     pub kept_versions: usize,
+    /// How many entries of the audit log to keep.
+    #[arg(long, env = "MEANFIELD_AUDIT_KEEP", default_value_t = 100_000, value_name = "COUNT")]
+    pub audit_keep: usize,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -164,6 +169,16 @@ pub enum PolicyName {
     Ensure,
     /// A trained network: --model, or the coordinator's base model.
     Ppo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FallbackName {
+    /// The reactive queue model: replicas for the recent peak.
+    Reactive,
+    /// HPA on CPU for replicas, VPA for memory.
+    HpaVpa,
+    /// Leave the workload as it is.
+    Hold,
 }
 
 #[derive(Debug, Args)]
@@ -195,6 +210,9 @@ pub struct AgentArgs {
     /// Who decides.
     #[arg(long, env = "MEANFIELD_POLICY", value_enum, default_value_t = PolicyName::Forecast)]
     pub policy: PolicyName,
+    /// Who decides while an operator's kill switch is on.
+    #[arg(long, env = "MEANFIELD_FALLBACK", value_enum, default_value_t = FallbackName::Reactive)]
+    pub fallback: FallbackName,
     /// Checkpoint of the network (safetensors), as written by the demo. Without it, or with --learn while it is not there
     /// yet, ppo starts from the coordinator's base model.
     #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE")]

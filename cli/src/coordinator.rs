@@ -31,6 +31,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
             least: args.average_least,
             kept: args.kept_versions,
         },
+        audit_keep: args.audit_keep,
     };
     options.validate()?;
     options.check_listen(args.listen)?;

@@ -17,6 +17,7 @@ mod bench;
 mod config;
 mod contest;
 mod coordinator;
+mod ctl;
 mod demo;
 mod eval;
 mod file;
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("meanfield: {error:#}");
             let usage = error.chain().any(|cause| cause.is::<meanfield_common::invalid::Invalid>());
-            ExitCode::from(if usage { USAGE } else { 1 })
+            ExitCode::from(ctl::exit_code(&error).unwrap_or(if usage { USAGE } else { 1 }))
         }
     }
 }
@@ -61,6 +62,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Coordinator(args) => coordinator::run(args),
         Command::Agent(args) => agent::run(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Bench(args) => bench::run(&args),

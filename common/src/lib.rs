@@ -17,12 +17,14 @@
 //! | [`action`] | scaling steps, oscillation |
 //! | [`reward`] | the published reward and the default one |
 //! | [`fixed`], [`mean_field`] | exact sums and the auxiliary state g |
-//! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core
+//! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core |
+//! | [`budget`] | how much of a capacity may be moved within a minute |
 //! | [`trajectory`] | recorded steps, as agents hand them in |
 //! | [`wire`], [`batch`] | the messages between agent and coordinator, and many of them in one |
 
 pub mod action;
 pub mod batch;
+pub mod budget;
 pub mod digest;
 pub mod fixed;
 pub mod identity;

@@ -3,12 +3,16 @@
 //! Requests with unknown fields are refused, and every number is checked while it is read. Answers may grow: an older
 //! agent passes over what a newer coordinator adds.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     action::Action,
+    budget::Moving,
     digest::Digest,
     identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
+    invalid::Invalid,
     mean_field::AuxiliaryState,
     reward::Reward,
     scarcity::{Claim, Scarcity},
@@ -66,6 +70,10 @@ pub struct Heartbeat {
     /// Whether the answer's g shall come with its details: categories, percentiles, means of all of l.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detail: bool,
+    /// How much of the pool's capacity the agent wants to move, in either direction. Only asked where the last answer had
+    /// an allowance: older coordinators refuse a field that they do not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
 }
 
 /// The coordinator's answer to [`Heartbeat`].
@@ -86,6 +94,10 @@ pub struct Answer {
     /// The digest of the pool's forecast network; absent where it has none, and agents use the one they ship with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Digest>,
+    /// How much of the pool's capacity the agent may move until its next heartbeat, out of what it asked for; absent where
+    /// the pool has no change budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowance: Option<Moving>,
 }
 
 /// What the coordinator tells an agent with every answer.
@@ -94,6 +106,49 @@ pub struct Answer {
 pub struct Directives {
     /// Observe and report, but change nothing.
     pub paused: bool,
+    /// Let the fallback policy decide: the kill switch is on for this agent, its pool or everybody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fallback: bool,
+    /// The state of its lifecycle that an operator wants; absent where the agent decides by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Lifecycle>,
+}
+
+/// Who decides for a workload. Agents of this version know the fallback alone, and decide with what they were started
+/// with; the coordinator keeps, shows and tells an operator's word already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Lifecycle {
+    /// A rule-based fallback.
+    Fallback,
+    /// The learner, exploring.
+    Exploring,
+    /// The learner, serving.
+    Serving,
+}
+
+impl Lifecycle {
+    /// All states, in the order of a life.
+    pub const ALL: [Self; 3] = [Self::Fallback, Self::Exploring, Self::Serving];
+
+    /// The name on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fallback => "fallback",
+            Self::Exploring => "exploring",
+            Self::Serving => "serving",
+        }
+    }
+}
+
+impl FromStr for Lifecycle {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let found = Self::ALL.into_iter().find(|state| state.name() == text);
+        found.ok_or_else(|| Invalid::new("lifecycle", text, "one of fallback, exploring, serving"))
+    }
 }
 
 /// An agent leaves for good.
@@ -151,9 +206,12 @@ mod tests {
             directives: Directives::default(),
             scarcity: None,
             forecast: None,
+            allowance: None,
         };
         let older = serde_json::to_string(&answer).unwrap();
-        assert!(!older.contains("forecast"), "an older agent sees what it always saw");
+        for newer in ["forecast", "allowance", "fallback", "lifecycle"] {
+            assert!(!older.contains(newer), "an older agent sees what it always saw: {older}");
+        }
         assert_eq!(serde_json::from_str::<Answer>(&older).unwrap(), answer);
         let newer = Answer { forecast: Some(Digest::of(b"network")), ..answer };
         let text = serde_json::to_string(&newer).unwrap();

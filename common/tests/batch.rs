@@ -5,21 +5,27 @@
 use meanfield_common::{
     action::{Action, Step},
     batch::binary::{self, Malformed, Reader},
+    budget::Moving,
     digest::Digest,
     identity::{AgentId, Epoch, Sequence},
     mean_field::{AuxiliaryState, Detail, Kind, Moments},
     scarcity::{Amount, Claim, Cores, Gibibytes, Grant, Headroom, Pods, Scarcity, Share, Weight},
     state::{LocalState, Unit},
-    wire::{Answer, Directives, Heartbeat},
+    wire::{Answer, Directives, Heartbeat, Lifecycle},
 };
 use proptest::prelude::*;
+
+fn moving() -> impl Strategy<Value = Option<Moving>> {
+    prop::option::of((0..=1 << 30_u64, 0..=1 << 30_u64))
+        .prop_map(|of| of.map(|(cpu, memory)| Moving::clamped(cpu, memory)))
+}
 
 fn heartbeat() -> impl Strategy<Value = (AgentId, Heartbeat)> {
     let numbers = (any::<u128>(), any::<u64>(), any::<u64>(), any::<Option<u64>>());
     let shape = (prop::array::uniform7(-1.0..=1.0_f64), prop::array::uniform3(-1..=1_i64), -1e6..=1e6_f64);
     let claim = prop::option::of((prop::array::uniform5(0.0..=1e6_f64), 0.001..=1000.0_f64, 0..=1_000_000_u32));
-    (numbers, shape, claim, any::<bool>()).prop_map(
-        |((id, epoch, sequence, round), (l, action, reward), claim, detail)| {
+    (numbers, shape, claim, any::<bool>(), moving()).prop_map(
+        |((id, epoch, sequence, round), (l, action, reward), claim, detail, moving)| {
             let [
                 slo_preservation,
                 cpu_utilisation,
@@ -55,6 +61,7 @@ fn heartbeat() -> impl Strategy<Value = (AgentId, Heartbeat)> {
                 reward: reward.try_into().unwrap(),
                 claim,
                 detail,
+                moving,
             };
             (AgentId(uuid::Uuid::from_u128(id)), beat)
         },
@@ -72,7 +79,10 @@ fn answer() -> impl Strategy<Value = Answer> {
     let detail =
         prop::option::of((prop::array::uniform7(-1.0..1.0_f64), fields(), prop::array::uniform3(-2.0..2.0_f64)));
     let rest = (prop::option::of(-1e6..1e6_f64), any::<bool>(), prop::option::of(any::<[u8; 32]>()));
-    (any::<(u64, u64)>(), fields(), scarcity, detail, rest).prop_map(|(numbers, fields, scarcity, detail, rest)| {
+    let lifecycle = prop::option::of(prop::sample::select(&Lifecycle::ALL[..]));
+    let orders = (any::<bool>(), lifecycle, moving());
+    let all = (any::<(u64, u64)>(), fields(), scarcity, detail, rest, orders);
+    all.prop_map(|(numbers, fields, scarcity, detail, rest, (fallback, lifecycle, allowance))| {
         let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] = fields;
         let detail = detail.map(|(states, fields, percentiles)| Detail {
             states,
@@ -99,9 +109,10 @@ fn answer() -> impl Strategy<Value = Answer> {
                 detail,
             },
             team_reward: rest.0,
-            directives: Directives { paused: rest.1 },
+            directives: Directives { paused: rest.1, fallback, lifecycle },
             scarcity,
             forecast: rest.2.map(Digest::from),
+            allowance,
         }
     })
 }

@@ -52,6 +52,7 @@ fn heartbeat(criterion: &mut Criterion) {
                 reward,
                 claim: None,
                 detail: false,
+                moving: None,
             };
             coordinator.heartbeat(member.agent, &beat).expect("an answer")
         };

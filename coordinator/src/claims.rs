@@ -78,7 +78,8 @@ impl Claims {
         self.make_space();
     }
 
-    fn capacity(&self) -> Option<Capacity> {
+    /// The capacity that counts.
+    pub(crate) fn capacity(&self) -> Option<Capacity> {
         self.ordered.or(self.configured)
     }
 

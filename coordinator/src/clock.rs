@@ -8,9 +8,6 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// Where a manual clock's calendar starts: 2026.
-const MANUAL_EPOCH: u64 = 1_767_225_600;
-
 /// Monotonic milliseconds since some moment. Clones tell the same time.
 #[derive(Debug, Clone)]
 pub struct Clock(Source);
@@ -50,26 +47,13 @@ impl Clock {
         }
     }
 
-    /// The calendar's time in seconds since 1970, for what must outlast the process. It may be set back.
-    #[must_use]
-    pub fn unix(&self) -> u64 {
-        match &self.0 {
-            Source::System(_) => {
-                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-            }
-            Source::Manual(_) => MANUAL_EPOCH + self.now() / 1000,
-        }
-    }
-}
-
-/// The time of day, for what is kept beyond the process.
-impl Clock {
-    /// Milliseconds since 1970; a manual clock begins then.
+    /// Milliseconds since 1970, for what outlasts the process and for people who read logs; a manual clock began then. It
+    /// may be set back: nothing is paced by it.
     #[must_use]
     pub fn wall(&self) -> u64 {
         match &self.0 {
             Source::System(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds),
-            Source::Manual(now) => now.load(Ordering::Relaxed),
+            Source::Manual(_) => self.now(),
         }
     }
 }
@@ -89,7 +73,7 @@ mod tests {
         let twin = clock.clone();
         assert_eq!(clock.now(), 0);
         twin.advance(Duration::from_secs(2));
-        assert_eq!((clock.now(), clock.unix()), (2000, MANUAL_EPOCH + 2));
+        assert_eq!((clock.now(), clock.wall()), (2000, 2000));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The handle through which everything happens, in process or behind HTTP.
 
 mod models;
+mod operator;
 mod tokens;
 
 use std::sync::{
@@ -10,15 +11,16 @@ use std::sync::{
 
 use meanfield_common::{
     identity::{AgentId, PoolName},
-    scarcity::Capacity,
     trajectory::{Append, Appended, Recorded},
     wire::{Answer, Heartbeat, Leave, Register, Registered},
 };
 
 use crate::{
     access::{Caller, Registry},
+    audit::Log,
     clock::{Clock, milliseconds},
     error::Error,
+    events::Kind,
     forecast::Forecast,
     ledger::{Change, Ledger},
     membership::{Deadlines, Membership},
@@ -28,8 +30,8 @@ use crate::{
     store::{self, Store},
     token,
     trajectories::{self, Origin, Trajectories},
-    view::{AgentView, Cursor, PoolView},
-    writer::{Outcome, Writer},
+    view::{AgentView, Cursor, Filter, PoolView},
+    writer::{Live, Outcome, Writer},
 };
 
 /// A running coordinator. Clones are handles to the same one; dropping the last closes the store.
@@ -43,6 +45,7 @@ struct Inner {
     membership: Arc<Membership>,
     writer: Writer,
     trajectories: Trajectories,
+    log: Log,
     metrics: Metrics,
     models: Models,
     draining: AtomicBool,
@@ -79,12 +82,12 @@ impl Coordinator {
     }
 
     fn with_store(options: Options, clock: Clock, mut store: Box<dyn Store>) -> Result<Self, Error> {
-        let contents = store.load()?;
+        let mut contents = store.load()?;
         let deadlines = Deadlines {
             suspect_after: milliseconds(options.suspect_after),
             gone_after: milliseconds(options.gone_after),
         };
-        let membership = Arc::new(Membership::new(&options.pools, deadlines));
+        let membership = Arc::new(Membership::new(&options.pools, deadlines, clock.clone()));
         membership.configure(&options.capacities);
         contents.capacities.iter().for_each(|(pool, capacity)| membership.set_capacity(pool, *capacity));
         for (pool, bytes) in contents.forecasts.iter().filter_map(|(pool, bytes)| Some((pool, bytes.as_ref()?))) {
@@ -117,9 +120,13 @@ impl Coordinator {
         let models = Models::open(options.data_dir.as_deref(), options.models.clone())?;
         let (directory, counted) = (options.data_dir.as_deref(), metrics.trajectories.clone());
         let trajectories = Trajectories::open(directory, options.trajectories, clock.clone(), counted)?;
+        let log = Log::new(std::mem::take(&mut contents.trail), options.audit_keep);
         let ledger = Ledger::new(contents);
-        let writer = Writer::start(store, ledger, Arc::clone(&membership), Arc::clone(&registry), clock.clone())?;
-        let inner = Inner { options, clock, registry, membership, writer, trajectories, metrics, models, draining };
+        membership.set_orders(ledger.orders().clone());
+        let live = Live { membership: Arc::clone(&membership), registry: Arc::clone(&registry), log: log.clone() };
+        let writer = Writer::start(store, ledger, live, clock.clone())?;
+        let inner =
+            Inner { options, clock, registry, membership, writer, log, trajectories, metrics, models, draining };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -181,82 +188,6 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Ends a membership at an operator's wish, whatever its epoch, and lifts its pause.
-    ///
-    /// # Errors
-    /// If the agent is no member or the store fails.
-    pub async fn remove(&self, agent: AgentId) -> Result<(), Error> {
-        self.0.writer.submit(Change::Remove(agent)).await?;
-        self.0.metrics.leaves.inc();
-        Ok(())
-    }
-
-    /// Tells one agent, from its next heartbeat on, to change nothing.
-    ///
-    /// # Errors
-    /// If the agent is no member or the store fails.
-    pub async fn pause(&self, agent: AgentId) -> Result<(), Error> {
-        self.0.writer.submit(Change::Pause(agent, true)).await.map(drop)
-    }
-
-    /// Lifts an agent's own pause; the one for all still holds.
-    ///
-    /// # Errors
-    /// If the agent is no member or the store fails.
-    pub async fn resume(&self, agent: AgentId) -> Result<(), Error> {
-        self.0.writer.submit(Change::Pause(agent, false)).await.map(drop)
-    }
-
-    /// Tells all agents, also those that join later, to change nothing.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn pause_all(&self) -> Result<(), Error> {
-        self.0.writer.submit(Change::PauseAll(true)).await.map(drop)
-    }
-
-    /// Lifts the pause for all. Agents with a pause of their own stay paused.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn resume_all(&self) -> Result<(), Error> {
-        self.0.writer.submit(Change::PauseAll(false)).await.map(drop)
-    }
-
-    /// Says what the members of a pool may reserve together, whatever the configuration says; none goes back to that.
-    /// Returns when it is durable.
-    ///
-    /// # Errors
-    /// If there is no such pool or the store fails.
-    pub async fn set_capacity(&self, pool: &PoolName, capacity: Option<Capacity>) -> Result<(), Error> {
-        self.pool(pool)?;
-        self.0.writer.submit(Change::Capacity(pool.clone(), capacity)).await.map(drop)
-    }
-
-    /// Gives the agents of a pool a forecast network to share, and returns when that is durable.
-    ///
-    /// # Errors
-    /// If there is no such pool, the bytes are no forecast network of this version, or the store fails.
-    pub async fn set_forecast(&self, pool: &PoolName, bytes: Vec<u8>) -> Result<(), Error> {
-        self.0.membership.forecast(pool)?;
-        let forecast = Arc::new(Forecast::new(bytes)?);
-        self.0.writer.submit(Change::Forecast(pool.clone(), Some(Arc::clone(&forecast)))).await?;
-        let (digest, provenance) = (forecast.digest(), forecast.provenance());
-        tracing::info!(%pool, %digest, provenance, "shares a forecast network");
-        Ok(())
-    }
-
-    /// Takes a pool's forecast network back, and returns when that is durable.
-    ///
-    /// # Errors
-    /// If there is no such pool or the store fails.
-    pub async fn clear_forecast(&self, pool: &PoolName) -> Result<(), Error> {
-        self.0.membership.forecast(pool)?;
-        self.0.writer.submit(Change::Forecast(pool.clone(), None)).await?;
-        tracing::info!(%pool, "shares no forecast network any more");
-        Ok(())
-    }
-
     /// The forecast network that the agents of a pool share.
     ///
     /// # Errors
@@ -297,13 +228,13 @@ impl Coordinator {
     /// All members, in order of pool and name.
     #[must_use]
     pub fn agents(&self) -> Vec<AgentView> {
-        self.page(None, None, usize::MAX)
+        self.page(&Filter::default(), None, usize::MAX)
     }
 
-    /// The first `limit` members after a place in that order, of one pool or of all.
+    /// The first `limit` members after a place in that order, of those that a filter admits.
     #[must_use]
-    pub fn page(&self, pool: Option<&PoolName>, after: Option<&Cursor>, limit: usize) -> Vec<AgentView> {
-        self.0.membership.agents(pool, after, limit, self.0.clock.now())
+    pub fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: usize) -> Vec<AgentView> {
+        self.0.membership.agents(filter, after, limit, self.0.clock.now())
     }
 
     /// One member.
@@ -340,12 +271,14 @@ impl Coordinator {
         let (suspect, overdue) = self.0.membership.overdue(now);
         for agent in &suspect {
             tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is suspect");
+            self.0.membership.events().publish(Kind::Suspect, agent.into());
         }
         // Out of the live membership first: a heartbeat that came after the write would be lost with the record.
         let mut gone = Vec::new();
         for agent in overdue {
             if self.0.membership.part_overdue(&agent, now) {
                 tracing::warn!(agent = %agent.id, name = %agent.name, pool = %agent.pool, "agent is gone");
+                self.0.membership.events().publish(Kind::Gone, (&agent).into());
                 gone.push((agent.id, agent.epoch));
             }
         }
@@ -386,6 +319,8 @@ impl Coordinator {
 
     pub(crate) fn drain(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
+        // Whoever watches would keep the server from its end.
+        self.0.membership.events().close();
     }
 }
 

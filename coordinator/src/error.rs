@@ -3,6 +3,7 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use meanfield_common::{
+    digest::Digest,
     identity::{AgentId, Epoch, PoolName, Sequence},
     invalid::Invalid,
 };
@@ -37,6 +38,14 @@ pub enum Error {
     /// There is no room for another token.
     #[error("there are {0} tokens already: revoke some first")]
     TooManyTokens(usize),
+    /// The order was made for another state than there is now.
+    #[error("{resource} is not in the state that the order was made for")]
+    Precondition {
+        /// What the order is about.
+        resource: String,
+        /// The tag of its state now; none if there is nothing.
+        current: Option<Digest>,
+    },
     /// The agent has registered again since.
     #[error("epoch {} is not the current epoch {}", given.0, current.0)]
     StaleEpoch {

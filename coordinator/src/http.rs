@@ -11,6 +11,8 @@
 //! | `POST /v1/agents/{id}/leave` | ends a membership |
 //! | `POST /v1/agents/{id}/pause`, `.../resume` | pauses and resumes one agent |
 //! | `POST /v1/pause`, `POST /v1/resume` | pauses and resumes all |
+//! | `POST`, `DELETE /v1/fallback`, `/v1/pools/{pool}/fallback`, `/v1/agents/{id}/fallback` | the kill switch |
+//! | `PUT`, `DELETE /v1/agents/{id}/lifecycle` | the state of its lifecycle that an operator wants |
 //! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
 //! | `PUT /v1/pools/{pool}/capacity`, `DELETE ...` | orders a capacity, or goes back to the configured one |
 //! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/forecast` | the forecast network that the agents of a pool share |
@@ -24,24 +26,37 @@
 //! | `GET /v1/trajectories` | lists episodes by time, or the best and the worst |
 //! | `GET /v1/trajectories/samples` | draws steps for training |
 //! | `GET /v1/trajectories/export`, `POST /v1/trajectories/import` | all steps as CSV or Parquet, and back |
+//! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/budget` | how much of a pool's capacity may be moved within a minute |
+//! | `GET /v1/audit` | who ordered what, and when |
+//! | `GET /v1/events` | everything that happens, as server-sent events |
 //! | `GET /metrics`, `/livez`, `/readyz`, `/openapi.json` | for machines; no token needed |
+//!
+//! What can be changed can be looked at by `GET` at the same place, with an entity tag; a change may name the tag that it
+//! was made for in `If-Match`, and may be tried with `?dry_run=true` ([`terms`]).
 //!
 //! Everything below `/v1` needs a bearer token, and every refusal is a [`problem`]. Checks sit in extractors and not in
 //! middleware, which would cost each heartbeat an allocation or two: one of those of [`auth`] comes first in every
 //! handler's arguments and says who may call it, so nothing is read from a stranger.
 
 pub mod agents;
+pub mod audit;
 pub mod auth;
 pub mod batch;
 pub mod body;
+pub mod budget;
 pub mod control;
+pub mod events;
+pub mod fallback;
 pub mod forecast;
 pub mod heartbeat;
+pub mod lifecycle;
 pub mod models;
 pub mod openapi;
 pub mod pools;
 pub mod problem;
+mod query;
 pub mod service;
+pub mod terms;
 pub mod tokens;
 pub mod trajectories;
 
@@ -62,13 +77,13 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(heartbeat::heartbeat))
         .routes(routes!(batch::heartbeats))
         .routes(routes!(agents::leave))
-        .routes(routes!(control::pause))
+        .routes(routes!(control::show, control::pause))
         .routes(routes!(control::resume))
-        .routes(routes!(control::pause_all))
+        .routes(routes!(control::show_all, control::pause_all))
         .routes(routes!(control::resume_all))
         .routes(routes!(pools::list))
         .routes(routes!(pools::show))
-        .routes(routes!(pools::set_capacity, pools::clear_capacity))
+        .routes(routes!(pools::show_capacity, pools::set_capacity, pools::clear_capacity))
         .routes(routes!(forecast::share, forecast::download, forecast::withdraw))
         .routes(routes!(models::list))
         .routes(routes!(models::show, models::add, models::remove))
@@ -84,6 +99,13 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(trajectories::samples))
         .routes(routes!(trajectories::transfer::export))
         .routes(routes!(trajectories::transfer::import))
+        .routes(routes!(budget::show, budget::set, budget::clear))
+        .routes(routes!(fallback::show_all, fallback::all, fallback::lift_all))
+        .routes(routes!(fallback::show_pool, fallback::pool, fallback::lift_pool))
+        .routes(routes!(fallback::show_agent, fallback::agent, fallback::lift_agent))
+        .routes(routes!(lifecycle::show, lifecycle::set, lifecycle::clear))
+        .routes(routes!(audit::list))
+        .routes(routes!(events::watch))
         .routes(routes!(service::metrics))
         .routes(routes!(service::livez))
         .routes(routes!(service::readyz))

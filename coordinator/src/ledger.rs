@@ -3,7 +3,9 @@
 //! The writer thread owns the ledger and decides every change here, in order; a decision is final once the store
 //! took it, and only then becomes visible in [`crate::membership`].
 
+mod orders;
 mod roll;
+mod tokens;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,33 +21,29 @@ use uuid::Uuid;
 
 use crate::{
     access::{TokenId, TokenRecord},
+    audit::Note,
     error::Error,
     forecast::Forecast,
+    orders::{AgentOrder, Order, Ordered, Orders, PoolOrder, Terms},
     store::{Contents, Record, Write},
 };
 use roll::{Entry, Roll};
-
-/// How many tokens there may be, each of which takes memory.
-const MOST_TOKENS: usize = 100_000;
 
 /// A change that must be durable before anybody hears of it.
 #[derive(Debug)]
 pub(crate) enum Change {
     Register(Register),
     Leave(AgentId, Epoch),
-    Remove(AgentId),
     /// Agents that were found silent in these epochs.
     Gone(Vec<(AgentId, Epoch)>),
-    Pause(AgentId, bool),
-    PauseAll(bool),
-    /// An operator's word on a pool's capacity; none goes back to the configuration.
-    Capacity(PoolName, Option<Capacity>),
-    /// The network that a pool's agents share from now on; none leaves each with the one it ships with.
-    Forecast(PoolName, Option<Arc<Forecast>>),
+    /// What an operator wants.
+    Order(Order),
     /// A token that counts from now on.
     Issue(TokenId, TokenRecord),
-    /// A token that counts no more.
-    Revoke(TokenId),
+    /// A token that counts no more, and what it stood for, as JSON.
+    Revoke(TokenId, String),
+    /// What was changed elsewhere and has to be in the audit log.
+    Note(Note),
     /// Nothing: answered when everything before it is durable.
     Flush,
 }
@@ -55,10 +53,10 @@ pub(crate) enum Change {
 pub(crate) enum Effect {
     Joined(AgentId, Record),
     Left(AgentId, Epoch),
-    Paused(AgentId, bool),
-    PausedAll(bool),
-    Capacity(PoolName, Option<Capacity>),
-    Forecast(PoolName, Option<Arc<Forecast>>),
+    /// An order was carried out, and this came of it. One that ends a membership has the epoch that it ended.
+    Ordered(Order, Box<Ordered>, Option<Epoch>),
+    /// An order was only tried.
+    Tried(Box<Ordered>),
     Issued(TokenId, TokenRecord),
     Revoked(TokenId),
     Nothing,
@@ -67,7 +65,7 @@ pub(crate) enum Effect {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     agents: Roll,
-    paused: bool,
+    orders: Orders,
     tokens: HashSet<TokenId>,
 }
 
@@ -79,6 +77,9 @@ pub(crate) struct Dirty {
     capacities: BTreeMap<PoolName, Option<Capacity>>,
     forecasts: BTreeMap<PoolName, Option<Arc<Forecast>>>,
     tokens: BTreeMap<TokenId, Option<TokenRecord>>,
+    fallback: Option<bool>,
+    pool_orders: BTreeMap<PoolName, PoolOrder>,
+    agent_orders: BTreeMap<AgentId, AgentOrder>,
 }
 
 impl Dirty {
@@ -87,27 +88,36 @@ impl Dirty {
         let capacities = self.capacities.into_iter().map(|(pool, capacity)| Write::Capacity(pool, capacity));
         let forecasts = self.forecasts.into_iter().map(|(pool, forecast)| Write::Forecast(pool, forecast));
         let tokens = self.tokens.into_iter().map(|(id, record)| Write::Token(id, record));
-        agents.chain(self.paused.map(Write::Paused)).chain(capacities).chain(forecasts).chain(tokens).collect()
+        let pools = self.pool_orders.into_iter().map(|(pool, order)| Write::PoolOrder(pool, order));
+        let ordered = self.agent_orders.into_iter().map(|(id, order)| Write::AgentOrder(id, order));
+        let everybody = self.paused.map(Write::Paused).into_iter().chain(self.fallback.map(Write::Fallback));
+        agents.chain(everybody).chain(capacities).chain(forecasts).chain(pools).chain(ordered).chain(tokens).collect()
     }
 }
 
 impl Ledger {
     pub(crate) fn new(contents: Contents) -> Self {
         let tokens = contents.tokens.iter().map(|(id, _)| *id).collect();
-        Self { agents: Roll::new(contents.agents), paused: contents.paused, tokens }
+        Self { orders: orders::of(&contents), agents: Roll::new(contents.agents), tokens }
     }
 
-    pub(crate) fn decide(&mut self, change: Change, dirty: &mut Dirty) -> Result<Effect, Error> {
+    /// Decides a change: what it means for the live membership, and what the audit log says of it.
+    pub(crate) fn decide(
+        &mut self,
+        change: Change,
+        terms: &Terms,
+        dirty: &mut Dirty,
+    ) -> Result<(Effect, Option<Note>), Error> {
         match change {
-            Change::Register(register) => Ok(self.register(register, dirty)),
+            Change::Order(order) => self.order(order, terms, dirty),
+            Change::Issue(id, record) => self.issue(id, record, terms, dirty),
+            Change::Revoke(id, before) => self.revoke(id, before, terms, dirty),
+            Change::Note(note) => Ok((Effect::Nothing, Some(note))),
+            Change::Register(register) => Ok((self.register(register, dirty), None)),
             Change::Leave(id, epoch) => {
                 Error::check_epoch(id, epoch, self.member(id)?.epoch)?;
                 self.update(id, dirty, |record| record.member = false)?;
-                Ok(Effect::Left(id, epoch))
-            }
-            Change::Remove(id) => {
-                let epoch = self.update(id, dirty, |record| (record.member, record.paused) = (false, false))?;
-                Ok(Effect::Left(id, epoch))
+                Ok((Effect::Left(id, epoch), None))
             }
             Change::Gone(agents) => {
                 for (id, epoch) in agents {
@@ -116,43 +126,9 @@ impl Ledger {
                         self.update(id, dirty, |record| record.member = false)?;
                     }
                 }
-                Ok(Effect::Nothing)
+                Ok((Effect::Nothing, None))
             }
-            Change::Pause(id, paused) => {
-                self.update(id, dirty, |record| record.paused = paused)?;
-                Ok(Effect::Paused(id, paused))
-            }
-            Change::PauseAll(paused) => {
-                if self.paused != paused {
-                    self.paused = paused;
-                    dirty.paused = Some(paused);
-                }
-                Ok(Effect::PausedAll(paused))
-            }
-            Change::Capacity(pool, capacity) => {
-                dirty.capacities.insert(pool.clone(), capacity);
-                Ok(Effect::Capacity(pool, capacity))
-            }
-            Change::Forecast(pool, forecast) => {
-                dirty.forecasts.insert(pool.clone(), forecast.clone());
-                Ok(Effect::Forecast(pool, forecast))
-            }
-            Change::Issue(id, record) => {
-                if self.tokens.len() >= MOST_TOKENS {
-                    return Err(Error::TooManyTokens(self.tokens.len()));
-                }
-                self.tokens.insert(id);
-                dirty.tokens.insert(id, Some(record.clone()));
-                Ok(Effect::Issued(id, record))
-            }
-            Change::Revoke(id) => {
-                if !self.tokens.remove(&id) {
-                    return Err(Error::UnknownToken(id));
-                }
-                dirty.tokens.insert(id, None);
-                Ok(Effect::Revoked(id))
-            }
-            Change::Flush => Ok(Effect::Nothing),
+            Change::Flush => Ok((Effect::Nothing, None)),
         }
     }
 

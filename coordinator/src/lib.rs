@@ -16,6 +16,9 @@
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
 //! | [`store`] | where it is written: sled, or nowhere |
 //! | [`trajectories`] | what agents saw, did and earned: kept, asked for, exported |
+//! | [`orders`], `budget` | what operators order, to whom and under which conditions; how much may be moved within a minute |
+//! | [`audit`] | who ordered what and when, in a chain of hashes |
+//! | [`events`] | everything that happens, for whoever watches |
 //! | [`view`] | what operators see |
 //! | [`metrics`] | every metric by name |
 //! | [`http`], [`server`] | the routes, and the daemon around them |
@@ -23,10 +26,13 @@
 //! | [`token`] | the coordinator's own token, given or in the data directory |
 
 pub mod access;
+pub mod audit;
+mod budget;
 mod claims;
 pub mod clock;
 pub mod coordinator;
 pub mod error;
+pub mod events;
 pub mod forecast;
 pub mod http;
 mod ledger;
@@ -34,6 +40,7 @@ mod membership;
 pub mod metrics;
 pub mod models;
 pub mod options;
+pub mod orders;
 mod pool;
 pub mod server;
 pub mod store;

@@ -8,6 +8,7 @@
 //! million empty places should not each be as large as a member.
 
 mod last;
+mod moves;
 
 use std::{
     collections::BTreeMap,
@@ -19,6 +20,7 @@ use std::{
 
 use dashmap::{DashMap, Entry};
 use meanfield_common::{
+    budget::Moving,
     identity::{AgentId, AgentName, Category, Epoch, PoolName},
     invalid::Invalid,
     mean_field::{AuxiliaryState, Contribution},
@@ -27,13 +29,17 @@ use meanfield_common::{
 };
 
 use crate::{
+    clock::Clock,
     error::Error,
+    events::{About, Hub, Kind},
     forecast::Forecast,
+    orders::{Live, Orders},
     pool::{Audited, Pool, Report, Share},
     store::Record,
-    view::{AgentView, Cursor, PoolView, State},
+    view::{AgentView, Cursor, Filter, PoolView, State},
 };
 use last::Last;
+use moves::{Move, Moves};
 
 #[derive(Debug)]
 pub(crate) struct Membership {
@@ -44,6 +50,10 @@ pub(crate) struct Membership {
     deadlines: Deadlines,
     /// Nobody's deadline passes before this: until then there is no need to look at everybody.
     due: AtomicU64,
+    /// What else operators ordered.
+    orders: Live,
+    moves: Moves,
+    events: Hub,
 }
 
 /// After how many milliseconds of silence a member is suspect, and after how many it is gone.
@@ -65,6 +75,8 @@ struct Member {
     /// When it was last heard of, on the coordinator's clock.
     heard: u64,
     last: Option<Last>,
+    /// Whether it was last told a cap.
+    yields: bool,
     share: Share,
 }
 
@@ -77,15 +89,47 @@ pub(crate) struct Overdue {
     pub(crate) epoch: Epoch,
 }
 
+impl From<&Overdue> for About {
+    fn from(agent: &Overdue) -> Self {
+        let (pool, name) = (Some(agent.pool.clone()), Some(agent.name.clone()));
+        Self { pool, name, agent: Some(agent.id), ..Self::default() }
+    }
+}
+
 impl Membership {
-    pub(crate) fn new(pools: &[PoolName], deadlines: Deadlines) -> Self {
+    pub(crate) fn new(pools: &[PoolName], deadlines: Deadlines, clock: Clock) -> Self {
         Self {
             pools: pools.iter().cloned().map(Pool::new).collect(),
             members: DashMap::new(),
             paused: AtomicBool::new(false),
             deadlines,
             due: AtomicU64::new(u64::MAX),
+            orders: Live::new(pools.len()),
+            moves: Moves::default(),
+            events: Hub::new(pools, clock),
         }
+    }
+
+    pub(crate) fn events(&self) -> &Hub {
+        &self.events
+    }
+
+    pub(crate) fn orders(&self) -> &Live {
+        &self.orders
+    }
+
+    /// Puts all that is ordered in effect, but for pauses, capacities and networks.
+    pub(crate) fn set_orders(&self, orders: Orders) {
+        let pools: Vec<_> = self.pools.iter().map(|pool| (&pool.name, pool.capacity())).collect();
+        self.orders.set(orders, &pools);
+    }
+
+    /// A member in an event.
+    pub(crate) fn about(&self, id: AgentId) -> About {
+        let member = self.members.get(&id);
+        let named = member.map(|member| (self.pool_of(&member).name.clone(), member.name.clone()));
+        let (pool, name) = named.unzip();
+        About { pool, name, agent: Some(id), ..About::default() }
     }
 
     /// Gives pools the capacities of the configuration.
@@ -101,6 +145,7 @@ impl Membership {
         let Some(index) = self.pool_index(name) else { return };
         let pool = &self.pools[index];
         pool.set_capacity(capacity);
+        self.orders.fit(index, pool.capacity());
         if pool.scarcity().is_none() {
             return;
         }
@@ -130,6 +175,16 @@ impl Membership {
         Error::UnknownPool { name: name.clone(), known: self.known_pools() }
     }
 
+    /// The place of a pool.
+    pub(crate) fn known(&self, name: &PoolName) -> Result<usize, Error> {
+        self.pool_index(name).ok_or_else(|| self.unknown_pool(name))
+    }
+
+    /// What a pool's members may reserve together.
+    pub(crate) fn capacity(&self, name: &PoolName) -> Option<Capacity> {
+        self.pool_index(name).and_then(|index| self.pools[index].capacity())
+    }
+
     fn pool_index(&self, name: &PoolName) -> Option<usize> {
         self.pools.iter().position(|pool| pool.name == *name)
     }
@@ -157,6 +212,7 @@ impl Membership {
             suspect: false,
             heard: now,
             last: None,
+            yields: false,
             share,
         };
         match self.members.entry(id) {
@@ -168,6 +224,7 @@ impl Membership {
                     self.pools[pool].suspect(false);
                 }
                 **old = member(share);
+                self.moves.set(id, Move::default());
             }
             Entry::Vacant(entry) => {
                 entry.insert(Box::new(member(self.pools[pool].admit(id))));
@@ -209,6 +266,7 @@ impl Membership {
             pool.suspect(false);
         }
         pool.part(id, &mut member.share, latest);
+        self.moves.set(id, Move::default());
         entry.remove();
         true
     }
@@ -228,7 +286,7 @@ impl Membership {
     }
 
     /// Takes a heartbeat and answers it, and says whether its claim counts less than it says. Nothing is allocated, but
-    /// for the box of a member's first claim, and no step depends on the number of members, but for the sort of
+    /// for the box of a member's first claim and its place among those that ask for a budget, and no step depends on the number of members, but for the sort of
     /// [`crate::claims`].
     pub(crate) fn heartbeat(&self, id: AgentId, beat: &Heartbeat, now: u64) -> Result<(Answer, bool), Error> {
         let mut entry = self.members.get_mut(&id).ok_or(Error::UnknownAgent(id))?;
@@ -236,7 +294,8 @@ impl Membership {
         let pool = &self.pools[member.pool as usize];
         Error::check_epoch(id, beat.epoch, member.epoch)?;
         let before = member.latest();
-        let snapshot = if member.answered(beat)? {
+        let (index, mut moved) = (member.pool as usize, self.moves.get(id));
+        let snapshot = if member.answered(beat, moved.asked)? {
             pool.again(&member.share, before, beat.round, beat.detail)?
         } else {
             let (name, one) = (&member.name, member.contribution(beat));
@@ -247,24 +306,35 @@ impl Membership {
                 Some(last) => last.replace(beat),
                 None => member.last = Some(Last::pack(beat)),
             }
+            moved = Move { asked: beat.moving, allowed: self.orders.grant(index, beat.moving, now) };
+            self.moves.set(id, moved);
             snapshot
         };
         // Also a retry is a sign of life.
         member.heard = now;
-        if member.suspect {
-            member.suspect = false;
+        let recovered = std::mem::replace(&mut member.suspect, false);
+        if recovered {
             pool.suspect(false);
             self.expect_until(member.silent_until(self.deadlines.suspect_after));
         }
+        let yields = snapshot.scarcity.is_some_and(|scarcity| scarcity.grant.is_some());
+        let yielded = std::mem::replace(&mut member.yields, yields);
         let paused = member.paused || self.all_paused();
         drop(entry);
+        if recovered {
+            self.events.transition(Kind::Recovered, index, id);
+        }
+        if yields != yielded {
+            self.events.transition(if yields { Kind::Granted } else { Kind::Relieved }, index, id);
+        }
         let answer = Answer {
             sequence: beat.sequence,
             auxiliary: AuxiliaryState { detail: snapshot.detail, ..snapshot.others().auxiliary() },
             team_reward: snapshot.team.mean_reward(),
-            directives: Directives { paused },
+            directives: Directives { paused, ..self.orders.directives(id, index) },
             scarcity: snapshot.scarcity,
             forecast: snapshot.forecast,
+            allowance: moved.allowed,
         };
         Ok((answer, snapshot.capped))
     }
@@ -318,19 +388,14 @@ impl Membership {
     }
 
     /// The first `limit` members after a cursor, in order of pool and name.
-    pub(crate) fn agents(
-        &self,
-        pool: Option<&PoolName>,
-        after: Option<&Cursor>,
-        limit: usize,
-        now: u64,
-    ) -> Vec<AgentView> {
+    pub(crate) fn agents(&self, filter: &Filter, after: Option<&Cursor>, limit: usize, now: u64) -> Vec<AgentView> {
         let mut page = BTreeMap::new();
         for entry in &self.members {
             let member = entry.value();
             let of = &self.pool_of(member).name;
             let place = (of.as_str(), member.name.as_str());
-            let wanted = pool.is_none_or(|pool| pool == of) && after.is_none_or(|after| after.place() < place);
+            let wanted = filter.admits(of, &member.name, member.category, member.state());
+            let wanted = wanted && after.is_none_or(|after| after.place() < place);
             if !wanted {
                 continue;
             }
@@ -350,6 +415,7 @@ impl Membership {
         let scarcity = self.pool_of(member).standing(&member.share);
         let last = member.last();
         let claim = last.and_then(|last| last.claim);
+        let (ordered, told) = (self.orders.agent(id), self.orders.directives(id, member.pool as usize));
         AgentView {
             id,
             name: member.name.clone(),
@@ -359,6 +425,9 @@ impl Membership {
             state: member.state(),
             paused: member.paused || self.all_paused(),
             own_pause: member.paused,
+            fallback: told.fallback,
+            own_fallback: ordered.fallback,
+            lifecycle: ordered.lifecycle,
             sequence: last.map(|last| last.sequence),
             silent_ms: now.saturating_sub(member.heard),
             local: last.map(|last| last.state),
@@ -371,8 +440,10 @@ impl Membership {
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolView> {
+        let orders = self.orders.orders();
         let view = |pool: &Pool| {
             let sums = pool.sums();
+            let ordered = orders.pool(&pool.name);
             PoolView {
                 name: pool.name.clone(),
                 agents: pool.states(),
@@ -381,6 +452,8 @@ impl Membership {
                 mean_reward: sums.mean_reward(),
                 scarcity: pool.scarcity(),
                 forecast: pool.forecast().map(|forecast| forecast.view()),
+                fallback: ordered.fallback,
+                budget: ordered.budget,
             }
         };
         self.pools.iter().map(view).collect()
@@ -405,15 +478,15 @@ impl Membership {
 }
 
 impl Member {
-    /// Whether this very heartbeat was taken before.
-    fn answered(&self, beat: &Heartbeat) -> Result<bool, Error> {
+    /// Whether this very heartbeat was taken before, which asked to move so much.
+    fn answered(&self, beat: &Heartbeat, asked: Option<Moving>) -> Result<bool, Error> {
         let Some(last) = &self.last else { return Ok(false) };
         let (given, taken) = (beat.sequence, last.sequence);
         if given < taken {
             Err(Error::Replayed { given, last: taken })
         } else if given > taken {
             Ok(false)
-        } else if *beat == last.unpack(self.epoch) {
+        } else if *beat == (Heartbeat { moving: asked, ..last.unpack(self.epoch) }) {
             Ok(true)
         } else {
             Err(Error::Conflict(given))
@@ -463,7 +536,8 @@ mod tests {
             paused: false,
         };
         let deadlines = Deadlines { suspect_after: 10, gone_after: 50 };
-        let (membership, id) = (Membership::new(std::slice::from_ref(&pool), deadlines), AgentId(Uuid::nil()));
+        let membership = Membership::new(std::slice::from_ref(&pool), deadlines, Clock::manual());
+        let id = AgentId(Uuid::nil());
         let found_silent = || membership.overdue(100).1.remove(0);
         membership.join(id, &record(Epoch(1)), 0);
 
@@ -477,6 +551,7 @@ mod tests {
             reward: Reward::default(),
             claim: None,
             detail: false,
+            moving: None,
         };
         membership.heartbeat(id, &beat, 100).unwrap();
         assert!(!membership.part_overdue(&overdue, 100));
@@ -492,7 +567,7 @@ mod tests {
     fn nobodys_deadline_is_missed_because_nobody_looked() {
         let pool: PoolName = "default".parse().unwrap();
         let deadlines = Deadlines { suspect_after: 45, gone_after: 120 };
-        let membership = Membership::new(std::slice::from_ref(&pool), deadlines);
+        let membership = Membership::new(std::slice::from_ref(&pool), deadlines, Clock::manual());
         let record = |name: &str| Record {
             pool: pool.clone(),
             name: name.parse().unwrap(),
@@ -510,6 +585,7 @@ mod tests {
             reward: Reward::default(),
             claim: None,
             detail: false,
+            moving: None,
         };
         let ids = [1, 2].map(|number| AgentId(Uuid::from_u128(number)));
         let found = |now| {

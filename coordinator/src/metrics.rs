@@ -153,6 +153,14 @@ fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// What is about no pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Switches {
+    pub(crate) paused: bool,
+    pub(crate) fallback: bool,
+    pub(crate) audit_entries: u64,
+}
+
 /// The coordinator's metrics. Counters are counted where things happen, gauges are read when they are served.
 #[derive(Debug)]
 pub struct Metrics {
@@ -163,6 +171,7 @@ pub struct Metrics {
     pub(crate) gone: Counter,
     pub(crate) claims_capped: Counter,
     pub(crate) contributions: Counter,
+    pub(crate) orders: Counter,
     pub(crate) heartbeat_seconds: Histogram,
     connections: Gauge,
     pub(crate) connections_refused: Counter,
@@ -173,6 +182,8 @@ pub struct Metrics {
     refusals: Family<OfKind, Counter>,
     agents: Family<InState, Gauge>,
     paused: Gauge,
+    fallback: Gauge,
+    audit_entries: Gauge,
     pool_agents: Family<OfPool, Gauge>,
     pool_slo_preservation: Family<OfPool, Level>,
     pool_utilisation: Family<OfPool, Level>,
@@ -193,6 +204,7 @@ impl Metrics {
             gone: Counter::default(),
             claims_capped: Counter::default(),
             contributions: Counter::default(),
+            orders: Counter::default(),
             // 1 us to 0.26 s.
             heartbeat_seconds: Histogram::new(exponential_buckets(1e-6, 4.0, 10)),
             connections: Gauge::default(),
@@ -204,6 +216,8 @@ impl Metrics {
             refusals: Family::default(),
             agents: Family::default(),
             paused: Gauge::default(),
+            fallback: Gauge::default(),
+            audit_entries: Gauge::default(),
             pool_agents: Family::default(),
             pool_slo_preservation: Family::default(),
             pool_utilisation: Family::default(),
@@ -229,6 +243,7 @@ impl Metrics {
         let learnt = "Networks that agents have handed in for base models";
         registry.register("model_contributions", learnt, self.contributions.clone());
         registry.register("model_version", "The version of a base model that is served", self.model_version.clone());
+        registry.register("orders", "Operators' orders carried out", self.orders.clone());
         registry.register("refusals", "Requests refused, by kind of problem", self.refusals.clone());
         registry.register(
             "heartbeat_seconds",
@@ -244,6 +259,12 @@ impl Metrics {
         registry.register("certificates_refused", kept, self.certificates_refused.clone());
         registry.register("agents", "Members by state", self.agents.clone());
         registry.register("paused", "Whether all agents are paused", self.paused.clone());
+        registry.register("fallback", "Whether the kill switch for all is on", self.fallback.clone());
+        registry.register(
+            "audit_entries",
+            "Entries of the audit log, those let go included",
+            self.audit_entries.clone(),
+        );
         registry.register("pool_agents", "Members by pool", self.pool_agents.clone());
         registry.register("pool_slo_preservation", "Mean SLO preservation", self.pool_slo_preservation.clone());
         registry.register("pool_utilisation", "Mean utilisation", self.pool_utilisation.clone());
@@ -269,7 +290,7 @@ impl Metrics {
         &self,
         pools: &[PoolView],
         models: &[(ModelName, Arc<Model>)],
-        paused: bool,
+        switches: Switches,
     ) -> Result<String, fmt::Error> {
         // Models come and go: one that was removed must not stay on the board.
         self.model_version.clear();
@@ -304,7 +325,9 @@ impl Metrics {
         }
         self.agents.get_or_create(&InState { state: State::Active }).set(count(active));
         self.agents.get_or_create(&InState { state: State::Suspect }).set(count(suspect));
-        self.paused.set(i64::from(paused));
+        self.paused.set(i64::from(switches.paused));
+        self.fallback.set(i64::from(switches.fallback));
+        self.audit_entries.set(count(switches.audit_entries));
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

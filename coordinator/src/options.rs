@@ -42,6 +42,8 @@ pub struct Options {
     pub grace: Duration,
     /// How base models follow their agents.
     pub models: models::Options,
+    /// How many entries of the audit log are kept, at least; a tenth more before the oldest go.
+    pub audit_keep: usize,
 }
 
 /// The pool that exists when none is configured.
@@ -63,6 +65,7 @@ impl Default for Options {
             trajectories: Retention::default(),
             grace: Duration::from_secs(10),
             models: models::Options::default(),
+            audit_keep: 100_000,
         }
     }
 }
@@ -83,6 +86,9 @@ impl Options {
         }
         if self.pools.is_empty() {
             return Err(Invalid::new("pools", "an empty list", "at least one pool"));
+        }
+        if self.audit_keep < 1 {
+            return Err(Invalid::new("audit_keep", self.audit_keep, "at least 1 entry"));
         }
         for (at, pool) in self.pools.iter().enumerate() {
             if self.pools[..at].contains(pool) {
@@ -180,6 +186,7 @@ mod tests {
         assert_eq!(refused(|o| o.limits.write_time = Duration::ZERO).field, "write_time");
         assert_eq!(refused(|o| o.trajectories.bytes = 10).field, "trajectory_bytes");
         assert_eq!(refused(|o| o.trajectories.age = Duration::ZERO).field, "trajectory_age");
+        assert_eq!(refused(|o| o.audit_keep = 0).field, "audit_keep");
         let capacity = |name: &str| (name.parse().unwrap(), Capacity::new(4.0, 16.0).unwrap());
         assert_eq!(refused(|o| o.capacities = vec![capacity("elsewhere")]).field, "capacity");
         assert_eq!(refused(|o| o.capacities = vec![capacity("default"); 2]).field, "capacity");

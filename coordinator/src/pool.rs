@@ -137,6 +137,11 @@ impl Pool {
         self.state.lock().claims.set_capacity(capacity);
     }
 
+    /// What its members may reserve together.
+    pub(crate) fn capacity(&self) -> Option<Capacity> {
+        self.state.lock().claims.capacity()
+    }
+
     /// The forecast network that members share from now on.
     pub(crate) fn set_forecast(&self, forecast: Option<Arc<Forecast>>) {
         self.state.lock().forecast = forecast;

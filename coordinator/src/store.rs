@@ -1,8 +1,9 @@
 //! Where membership, pauses and what operators ordered are written down.
 //!
 //! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; the
-//! capacities that operators ordered and the forecast networks that they gave; the tokens that admins made, by their
-//! digests; and whether everybody is paused. It is read once, at the start, and never repairs what it finds.
+//! capacities that operators ordered, the forecast networks that they gave and their other orders; the tokens that admins
+//! made, by their digests; whether everybody is paused; and the audit log. It is read once, at the start, and never repairs
+//! what it finds.
 
 mod disk;
 mod record;
@@ -23,7 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     access::{TokenId, TokenRecord},
+    audit::{Anchor, Entry, Trail},
     forecast::Forecast,
+    orders::{AgentOrder, PoolOrder},
 };
 
 pub use disk::Disk;
@@ -62,6 +65,14 @@ pub struct Contents {
     pub forecasts: Vec<(PoolName, Option<Vec<u8>>)>,
     /// The tokens that admins made and did not revoke.
     pub tokens: Vec<(TokenId, TokenRecord)>,
+    /// Whether everybody decides by the fallback.
+    pub fallback: bool,
+    /// What else operators ordered about pools.
+    pub pool_orders: Vec<(PoolName, PoolOrder)>,
+    /// What else operators ordered about agents.
+    pub agent_orders: Vec<(AgentId, AgentOrder)>,
+    /// The audit log.
+    pub trail: Trail,
 }
 
 /// One change.
@@ -77,6 +88,17 @@ pub enum Write {
     Forecast(PoolName, Option<Arc<Forecast>>),
     /// A token, or that it was revoked.
     Token(TokenId, Option<TokenRecord>),
+    /// Whether everybody decides by the fallback.
+    Fallback(bool),
+    /// What else is ordered about a pool.
+    PoolOrder(PoolName, PoolOrder),
+    /// What else is ordered about an agent.
+    AgentOrder(AgentId, AgentOrder),
+    /// The next entry of the audit log.
+    Audit(Box<Entry>),
+    /// Entries of the audit log before the second number, from the first on, are no longer kept; the anchor is the last
+    /// of them.
+    AuditDropped(std::ops::Range<u64>, Anchor),
 }
 
 /// A place to keep [`Contents`].

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use meanfield_common::{
     action::Action,
+    budget::{Budget, Moving},
     digest::Digest,
     identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
     invalid::Invalid,
@@ -11,6 +12,7 @@ use meanfield_common::{
     reward::Reward,
     scarcity::{Capacity, Claim, Grant, Headroom},
     state::LocalState,
+    wire::Lifecycle,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,6 +25,17 @@ pub enum State {
     Active,
     /// It has missed heartbeats; it still counts in the mean field.
     Suspect,
+}
+
+impl FromStr for State {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "active" => Ok(Self::Active),
+            "suspect" => Ok(Self::Suspect),
+            _ => Err(Invalid::new("state", format!("{text:?}"), "one of active, suspect")),
+        }
+    }
 }
 
 /// One agent.
@@ -44,6 +57,12 @@ pub struct AgentView {
     pub paused: bool,
     /// Whether it has a pause of its own, which the resume for all does not lift.
     pub own_pause: bool,
+    /// Whether it is told to decide by its fallback: by its own switch, its pool's or everybody's.
+    pub fallback: bool,
+    /// Whether its own switch is on, which lifting the others does not turn off.
+    pub own_fallback: bool,
+    /// The state of its lifecycle that an operator wants; agents of this version only hear of it.
+    pub lifecycle: Option<Lifecycle>,
     /// The sequence number of its last heartbeat in this epoch.
     pub sequence: Option<Sequence>,
     /// Milliseconds since it was last heard of.
@@ -88,6 +107,64 @@ pub struct PoolView {
     pub scarcity: Option<ScarcityView>,
     /// The forecast network that its agents share; absent where each uses the one it ships with.
     pub forecast: Option<ForecastView>,
+    /// Whether its agents are told to decide by their fallback.
+    pub fallback: bool,
+    /// How much of its capacity may be moved within a minute; absent where that is not limited.
+    pub budget: Option<Budget>,
+}
+
+/// Which agents to show.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only of this pool.
+    pub pool: Option<PoolName>,
+    /// Only of this category.
+    pub category: Option<Category>,
+    /// Only in this state.
+    pub state: Option<State>,
+    /// Only those whose names begin so.
+    pub prefix: Option<String>,
+}
+
+impl Filter {
+    pub(crate) fn admits(&self, pool: &PoolName, name: &AgentName, category: Category, state: State) -> bool {
+        self.pool.as_ref().is_none_or(|wanted| wanted == pool)
+            && self.category.is_none_or(|wanted| wanted == category)
+            && self.state.is_none_or(|wanted| wanted == state)
+            && self.prefix.as_ref().is_none_or(|prefix| name.as_str().starts_with(prefix))
+    }
+}
+
+/// A pool's capacity: what was ordered, what is configured, and which of them counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CapacityView {
+    /// What an operator ordered.
+    pub ordered: Option<Capacity>,
+    /// What the configuration says.
+    pub configured: Option<Capacity>,
+    /// The one that counts; none if the pool is never scarce.
+    pub effective: Option<Capacity>,
+}
+
+/// A pool's change budget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BudgetView {
+    /// What was ordered; none if nothing is limited.
+    pub budget: Option<Budget>,
+    /// What that makes of the pool's capacity, within any minute; none if the pool has no capacity any more, and then nothing
+    /// is limited.
+    pub limit: Option<Moving>,
+    /// How much of that can be granted now.
+    pub left: Option<Moving>,
+}
+
+/// The state of something that operators order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Standing {
+    /// Of what, such as `pools/default/fallback`.
+    pub target: String,
+    /// True or false for switches, else what was ordered or null.
+    pub state: serde_json::Value,
 }
 
 /// A forecast network that a pool's agents share.

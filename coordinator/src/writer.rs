@@ -14,10 +14,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     access::Registry,
+    audit::Log,
     clock::Clock,
     error::Error,
+    events::{About, Kind},
     ledger::{Change, Dirty, Effect, Ledger},
     membership::Membership,
+    orders::{Order, Ordered, Terms},
     store::{self, Store},
 };
 
@@ -27,15 +30,24 @@ const QUEUE: usize = 16 * 1024;
 type Reply = Result<Outcome, Error>;
 
 /// What came of a change.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     Joined(AgentId, Epoch),
+    Ordered(Box<Ordered>),
     Done,
 }
 
 struct Job {
     change: Change,
+    terms: Terms,
     reply: oneshot::Sender<Reply>,
+}
+
+/// What the thread puts changes in effect in, once they are durable.
+pub(crate) struct Live {
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) log: Log,
 }
 
 /// The handle of the thread; dropping it waits for the thread to finish.
@@ -46,16 +58,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(
-        store: Box<dyn Store>,
-        ledger: Ledger,
-        membership: Arc<Membership>,
-        registry: Arc<Registry>,
-        clock: Clock,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(store: Box<dyn Store>, ledger: Ledger, live: Live, clock: Clock) -> Result<Self, Error> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let failure = Arc::default();
-        let mut work = Work { store, ledger, membership, registry, clock, failure: Arc::clone(&failure) };
+        let mut work = Work { store, ledger, live, clock, failure: Arc::clone(&failure) };
         let thread = thread::Builder::new()
             .name("coordinator-store".to_owned())
             .spawn(move || work.run(jobs))
@@ -65,9 +71,14 @@ impl Writer {
 
     /// Returns when the change is durable and in effect, or refused.
     pub(crate) async fn submit(&self, change: Change) -> Reply {
+        self.submit_on(change, Terms::default()).await
+    }
+
+    /// The same for an order that comes with terms.
+    pub(crate) async fn submit_on(&self, change: Change, terms: Terms) -> Reply {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.lock().clone().ok_or(Error::Closed)?;
-        queue.send(Job { change, reply }).await.map_err(|_| self.ended())?;
+        queue.send(Job { change, terms, reply }).await.map_err(|_| self.ended())?;
         drop(queue);
         answer.await.map_err(|_| self.ended())?
     }
@@ -100,8 +111,7 @@ impl Drop for Writer {
 struct Work {
     store: Box<dyn Store>,
     ledger: Ledger,
-    membership: Arc<Membership>,
-    registry: Arc<Registry>,
+    live: Live,
     clock: Clock,
     failure: Arc<Mutex<Option<Arc<store::Error>>>>,
 }
@@ -118,10 +128,21 @@ impl Work {
 
     /// Commits everything that waits, and answers.
     fn commit(&mut self, waiting: &mut Vec<Job>) -> Result<(), Arc<store::Error>> {
-        let mut dirty = Dirty::default();
-        let decided: Vec<_> =
-            waiting.drain(..).map(|job| (self.ledger.decide(job.change, &mut dirty), job.reply)).collect();
-        let writes = dirty.writes();
+        let (mut dirty, mut notes) = (Dirty::default(), Vec::new());
+        let decided: Vec<_> = waiting
+            .drain(..)
+            .map(|Job { change, terms, reply }| {
+                let decision = self.ledger.decide(change, &terms, &mut dirty).map(|(effect, note)| {
+                    notes.extend(note);
+                    effect
+                });
+                (decision, reply)
+            })
+            .collect();
+        let mut writes = dirty.writes();
+        // A change and its entry are one commit.
+        let draft = self.live.log.draft(notes, self.clock.wall());
+        writes.extend(draft.writes());
         if !writes.is_empty() {
             if let Err(error) = self.store.commit(&writes) {
                 tracing::error!(%error, "the store failed: nothing can be changed until a restart");
@@ -135,6 +156,10 @@ impl Work {
             }
             tracing::debug!(changes = decided.len(), records = writes.len(), "committed");
         }
+        self.live.log.append(draft);
+        if decided.iter().any(|(decision, _)| matches!(decision, Ok(Effect::Ordered(..)))) {
+            self.live.membership.set_orders(self.ledger.orders().clone());
+        }
         for (effect, reply) in decided {
             // Whoever asked may have gone away; the change holds all the same.
             let _ = reply.send(effect.map(|effect| self.apply(effect)));
@@ -145,20 +170,65 @@ impl Work {
     fn apply(&self, effect: Effect) -> Outcome {
         match effect {
             Effect::Joined(id, record) => {
-                self.membership.join(id, &record, self.clock.now());
+                self.live.membership.join(id, &record, self.clock.now());
+                let (pool, name) = (Some(record.pool), Some(record.name));
+                self.happened(Kind::Joined, About { pool, name, agent: Some(id), ..About::default() });
                 return Outcome::Joined(id, record.epoch);
             }
-            Effect::Left(id, epoch) => {
-                self.membership.part(id, epoch);
+            Effect::Left(id, epoch) => self.part(Kind::Left, id, epoch),
+            Effect::Ordered(order, ordered, ended) => {
+                self.carry_out(order, &ordered, ended);
+                return Outcome::Ordered(ordered);
             }
-            Effect::Paused(id, paused) => self.membership.pause(id, paused),
-            Effect::PausedAll(paused) => self.membership.pause_all(paused),
-            Effect::Capacity(pool, capacity) => self.membership.set_capacity(&pool, capacity),
-            Effect::Forecast(pool, forecast) => self.membership.set_forecast(&pool, forecast),
-            Effect::Issued(id, record) => self.registry.insert(id, record),
-            Effect::Revoked(id) => self.registry.remove(id),
+            Effect::Tried(ordered) => return Outcome::Ordered(ordered),
+            Effect::Issued(id, record) => self.live.registry.insert(id, record),
+            Effect::Revoked(id) => self.live.registry.remove(id),
             Effect::Nothing => {}
         }
         Outcome::Done
+    }
+
+    fn part(&self, kind: Kind, id: AgentId, epoch: Epoch) {
+        let about = self.live.membership.about(id);
+        if self.live.membership.part(id, epoch) {
+            self.happened(kind, about);
+        }
+    }
+
+    /// Puts an order in effect, and tells whoever watches if it changed something.
+    fn carry_out(&self, order: Order, ordered: &Ordered, ended: Option<Epoch>) {
+        let resource = order.resource();
+        let mut about = resource.agent().map_or_else(About::default, |agent| self.live.membership.about(agent));
+        about.pool = about.pool.or_else(|| resource.pool().cloned());
+        about.detail = Some(ordered.after.clone());
+        let kind = match order {
+            Order::Remove(id) => return ended.into_iter().for_each(|epoch| self.part(Kind::Removed, id, epoch)),
+            Order::Pause(id, paused) => {
+                self.live.membership.pause(id, paused);
+                if paused { Kind::Paused } else { Kind::Resumed }
+            }
+            Order::PauseAll(paused) => {
+                self.live.membership.pause_all(paused);
+                if paused { Kind::Paused } else { Kind::Resumed }
+            }
+            Order::Capacity(pool, capacity) => {
+                self.live.membership.set_capacity(&pool, capacity);
+                Kind::Capacity
+            }
+            Order::Forecast(pool, forecast) => {
+                self.live.membership.set_forecast(&pool, forecast);
+                Kind::Forecast
+            }
+            Order::Fallback(..) => Kind::Fallback,
+            Order::Lifecycle(..) => Kind::Lifecycle,
+            Order::Budget(..) => Kind::Budget,
+        };
+        if ordered.changed {
+            self.happened(kind, about);
+        }
+    }
+
+    fn happened(&self, kind: Kind, about: About) {
+        self.live.membership.events().publish(kind, about);
     }
 }

@@ -135,5 +135,15 @@ pub fn step(epoch: Epoch, sequence: u64) -> io::Result<Heartbeat> {
     };
     let reward = Reward::try_from(share).map_err(io::Error::other)?;
     let sequence = Sequence(sequence);
-    Ok(Heartbeat { epoch, sequence, round: None, state, action: Action::HOLD, reward, claim: None, detail: false })
+    Ok(Heartbeat {
+        epoch,
+        sequence,
+        round: None,
+        state,
+        action: Action::HOLD,
+        reward,
+        claim: None,
+        detail: false,
+        moving: None,
+    })
 }

@@ -31,6 +31,7 @@ fn beat() -> Heartbeat {
         reward,
         claim: None,
         detail: false,
+        moving: None,
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests may fail as tests do
 
 mod baselines;
+mod budget;
+mod fallback;
 mod fleets;
 mod http_link;
 mod learning;

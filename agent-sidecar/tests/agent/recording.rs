@@ -49,7 +49,7 @@ impl Link for Script {
         self.0 += 1;
         let team_reward = Some(team(step).ok_or_else(unreachable)?);
         let (sequence, auxiliary, directives) = (heartbeat.sequence, auxiliary(step), Directives::default());
-        Ok(Answer { sequence, auxiliary, team_reward, directives, scarcity: None, forecast: None })
+        Ok(Answer { sequence, auxiliary, team_reward, directives, scarcity: None, forecast: None, allowance: None })
     }
 
     async fn leave(&mut self, _: AgentId, _: &Leave) -> Result<(), link::Error> {

@@ -10,6 +10,7 @@ use meanfield_agent::{
 };
 use meanfield_common::{
     action::Action,
+    budget::Moving,
     digest::Digest,
     identity::{AgentId, Category, Epoch, PoolName},
     mean_field::{AuxiliaryState, Moments},
@@ -48,8 +49,11 @@ struct State {
     epochs: u64,
     trouble: Option<link::Error>,
     paused: bool,
+    fallback: bool,
+    allowance: Option<Moving>,
     scarcity: Option<Scarcity>,
     refuses_claims: Option<link::Error>,
+    refuses_moves: Option<link::Error>,
     forecast: Option<(Digest, Result<Vec<u8>, link::Error>)>,
     downloads: usize,
 }
@@ -76,6 +80,16 @@ impl Coordinator {
         self.state.lock().paused = paused;
     }
 
+    /// The kill switch.
+    pub fn falls_back(&self, fallback: bool) {
+        self.state.lock().fallback = fallback;
+    }
+
+    /// What everybody may move with each step; none where there is no change budget.
+    pub fn allows(&self, allowance: Option<Moving>) {
+        self.state.lock().allowance = allowance;
+    }
+
     /// What everybody is told about scarcity.
     pub fn grants(&self, scarcity: Option<Scarcity>) {
         self.state.lock().scarcity = scarcity;
@@ -84,6 +98,11 @@ impl Coordinator {
     /// Heartbeats with a claim fail like this from now on, or not.
     pub fn refuses_claims(&self, refusal: Option<link::Error>) {
         self.state.lock().refuses_claims = refusal;
+    }
+
+    /// Heartbeats that want to move something fail like this from now on, or not.
+    pub fn refuses_moves(&self, refusal: Option<link::Error>) {
+        self.state.lock().refuses_moves = refusal;
     }
 
     /// Names a forecast network, and gives this file to whoever asks for it.
@@ -193,6 +212,9 @@ impl Link for Coordinator {
         if let Some(refusal) = state.refuses_claims.clone().filter(|_| heartbeat.claim.is_some()) {
             return Err(refusal);
         }
+        if let Some(refusal) = state.refuses_moves.clone().filter(|_| heartbeat.moving.is_some()) {
+            return Err(refusal);
+        }
         let member = state.member(agent, heartbeat.epoch)?;
         assert!(member.reports.last().is_none_or(|last| last.sequence < heartbeat.sequence), "sequences grow");
         member.reports.push(*heartbeat);
@@ -205,9 +227,10 @@ impl Link for Coordinator {
             sequence: heartbeat.sequence,
             auxiliary: mean_field(&others),
             team_reward: (!rewards.is_empty()).then(|| moments(&rewards).mean),
-            directives: Directives { paused: state.paused },
+            directives: Directives { paused: state.paused, fallback: state.fallback, lifecycle: None },
             scarcity: state.scarcity,
             forecast: state.forecast.as_ref().map(|(digest, _)| *digest),
+            allowance: state.allowance,
         })
     }
 

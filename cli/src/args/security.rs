@@ -106,7 +106,7 @@ impl ServingArgs {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct TrustArgs {
     /// Authorities that may have signed the coordinator's certificate (PEM) [default: the system's].
     #[arg(long, env = "MEANFIELD_CA_FILE", value_name = "FILE")]

@@ -146,6 +146,15 @@ impl Registry {
         self.granted.write().remove(&id);
     }
 
+    /// What a token stands for.
+    pub(crate) fn grant(&self, id: TokenId) -> Option<Grant> {
+        let granted = self.granted.read();
+        match &granted.get(&id)?.0.bearer {
+            Bearer::Granted(_, grant) => Some(grant.clone()),
+            Bearer::Own => None,
+        }
+    }
+
     /// Whose token this is, if it counts; takes one of its permits.
     pub(crate) fn admit(&self, token: &[u8]) -> Result<Caller, Denied> {
         let caller = self.bearer(token)?;
@@ -165,7 +174,7 @@ impl Registry {
             return Err(Denied::Unknown);
         }
         // Only who has the secret learns that it has expired.
-        if grant.expires.is_some() && grant.expired(self.clock.unix()) {
+        if grant.expires.is_some() && grant.expired(self.clock.wall() / 1000) {
             return Err(Denied::Expired);
         }
         Ok(caller)
@@ -173,7 +182,7 @@ impl Registry {
 
     /// The first `limit` tokens after an id, in order of their ids.
     pub(crate) fn page(&self, after: Option<TokenId>, limit: usize) -> Vec<TokenView> {
-        let now = self.clock.unix();
+        let now = self.clock.wall() / 1000;
         let granted = self.granted.read();
         let mut page = BTreeMap::new();
         for (id, caller) in granted.iter().filter(|(id, _)| after.is_none_or(|after| after < **id)) {
@@ -195,7 +204,7 @@ mod tests {
 
     fn record(new: &str, credential: &Credential, clock: &Clock) -> TokenRecord {
         let new: NewToken = serde_json::from_str(new).unwrap();
-        TokenRecord { digest: credential.digest, grant: new.grant(clock.unix(), "me").unwrap() }
+        TokenRecord { digest: credential.digest, grant: new.grant(clock.wall() / 1000, "me").unwrap() }
     }
 
     #[test]

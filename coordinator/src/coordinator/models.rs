@@ -1,9 +1,6 @@
 //! What the handle does with base models. Whatever changes one may wait for the disk.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use meanfield_common::{
     identity::{AgentId, ModelName},
@@ -12,7 +9,6 @@ use meanfield_common::{
 
 use super::Coordinator;
 use crate::{
-    clock::milliseconds,
     error::Error,
     models::{self, Model, Provenance, Serving, Source, Version},
 };
@@ -51,7 +47,7 @@ impl Coordinator {
     /// # Errors
     /// If the bytes are no network, or one of another shape than the served one, or the disk fails.
     pub fn add_model(&self, name: &ModelName, bytes: Vec<u8>) -> Result<u64, Error> {
-        let provenance = Provenance { made_unix_ms: unix_ms(), source: Source::Upload };
+        let provenance = Provenance { made_unix_ms: self.0.clock.wall(), source: Source::Upload };
         let number = self.0.models.add(name, Version::new(bytes, provenance)?)?;
         tracing::info!(model = %name, version = number, "took in a version of a base model");
         Ok(number)
@@ -102,11 +98,6 @@ impl Coordinator {
     /// Makes new versions of base models from what agents have handed in, where enough did. [`crate::serve`] calls
     /// this by itself.
     pub fn average_models(&self) {
-        self.0.models.average_all(unix_ms());
+        self.0.models.average_all(self.0.clock.wall());
     }
-}
-
-/// What the calendar says. It is shown and decides nothing.
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds)
 }

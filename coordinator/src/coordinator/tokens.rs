@@ -5,8 +5,10 @@ use meanfield_common::secret::Secret;
 use super::Coordinator;
 use crate::{
     access::{Caller, Credential, Denied, NewToken, TokenId, TokenRecord, TokenView},
+    audit::Actor,
     error::Error,
     ledger::Change,
+    orders::Terms,
 };
 
 impl Coordinator {
@@ -14,16 +16,17 @@ impl Coordinator {
     ///
     /// # Errors
     /// If what is asked for makes no sense, there are too many tokens, or the store fails.
-    pub async fn issue(&self, new: NewToken, by: &str) -> Result<(Secret, TokenView), Error> {
+    pub async fn issue(&self, new: NewToken, by: &Actor) -> Result<(Secret, TokenView), Error> {
         if let Some(pool) = &new.pool {
             self.0.membership.check_pool(pool)?;
         }
-        let now = self.0.clock.unix();
-        let grant = new.grant(now, by)?;
+        let now = self.0.clock.wall() / 1000;
+        let grant = new.grant(now, by.name())?;
         let (text, Credential { id, digest }) = Credential::generate()?;
         let view = grant.view(id, now);
-        self.0.writer.submit(Change::Issue(id, TokenRecord { digest, grant })).await?;
-        tracing::info!(token = %id, name = %view.name, role = view.role.name(), by, "made a token");
+        let change = Change::Issue(id, TokenRecord { digest, grant });
+        self.0.writer.submit_on(change, Terms { actor: Some(by.clone()), ..Terms::default() }).await?;
+        tracing::info!(token = %id, name = %view.name, role = view.role.name(), by = by.name(), "made a token");
         Ok((text, view))
     }
 
@@ -31,9 +34,13 @@ impl Coordinator {
     ///
     /// # Errors
     /// If there is no such token or the store fails.
-    pub async fn revoke(&self, id: TokenId, by: &str) -> Result<(), Error> {
-        self.0.writer.submit(Change::Revoke(id)).await?;
-        tracing::info!(token = %id, by, "revoked a token");
+    pub async fn revoke(&self, id: TokenId, by: &Actor) -> Result<(), Error> {
+        // A token never changes, so it still stood for this when it was revoked.
+        let grant = self.0.registry.grant(id).ok_or(Error::UnknownToken(id))?;
+        // Names and numbers always serialise.
+        let change = Change::Revoke(id, serde_json::to_string(&grant).unwrap_or_default());
+        self.0.writer.submit_on(change, Terms { actor: Some(by.clone()), ..Terms::default() }).await?;
+        tracing::info!(token = %id, by = by.name(), "revoked a token");
         Ok(())
     }
 

@@ -1,31 +1,27 @@
 //! Agents: `POST` and `GET /v1/agents`, `GET` and `DELETE /v1/agents/{id}`, `POST /v1/agents/{id}/leave`.
 
 use axum::{
-    extract::{FromRequestParts, Query, State},
+    extract::{FromRequestParts, State},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use meanfield_common::{
-    identity::PoolName,
-    invalid::Invalid,
-    wire::{Leave, Register, Registered},
-};
+use meanfield_common::wire::{Leave, Register, Registered};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
     auth::{Member, Operator, Reader},
     body::{Agent, Json},
-    openapi::{Leaving, Listing, Naming, Registering},
+    openapi::{AgentOrdering, Leaving, Listing, Naming, Registering},
     problem::{Kind, Refusal, respond},
+    query,
+    terms::{DryRun, IfMatch, order, shown},
 };
 use crate::{
     coordinator::Coordinator,
-    view::{AgentView, Cursor},
+    orders::{Order, Resource, Terms},
+    view::{AgentView, Cursor, Filter},
 };
-
-const DEFAULT_LIMIT: usize = 100;
-const LARGEST_LIMIT: usize = 1000;
 
 /// Become a member, or begin a new epoch.
 #[utoipa::path(
@@ -68,17 +64,20 @@ pub struct Page {
         ("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 1000),
         ("after" = Option<String>, Query, description = "The `next` of the page before"),
         ("pool" = Option<String>, Query, description = "Only agents of this pool"),
+        ("category" = Option<String>, Query, description = "Only agents of this category: cpu, memory or io"),
+        ("state" = Option<String>, Query, description = "Only agents in this state: active or suspect"),
+        ("prefix" = Option<String>, Query, description = "Only agents whose names begin so"),
     ),
     responses((status = 200, description = "A page", body = Page), Listing),
     security(("token" = ["reader"]))
 )]
 pub async fn list(State(coordinator): State<Coordinator>, _: Reader, selection: Selection) -> Response {
-    let Selection { limit, after, pool } = selection;
-    if let Some(Err(error)) = pool.as_ref().map(|pool| coordinator.pool(pool)) {
+    let Selection { limit, after, filter } = selection;
+    if let Some(Err(error)) = filter.pool.as_ref().map(|pool| coordinator.pool(pool)) {
         return Refusal::from(error).respond(&coordinator);
     }
     // One more than asked for tells whether there is another page.
-    let mut agents = coordinator.page(pool.as_ref(), after.as_ref(), limit + 1);
+    let mut agents = coordinator.page(&filter, after.as_ref(), limit + 1);
     let more = agents.len() > limit;
     agents.truncate(limit);
     let last = agents.last().filter(|_| more);
@@ -91,38 +90,31 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Reader, selection: 
 pub struct Selection {
     limit: usize,
     after: Option<Cursor>,
-    pool: Option<PoolName>,
+    filter: Filter,
 }
 
 impl FromRequestParts<Coordinator> for Selection {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-        query
-            .map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))
-            .and_then(|Query(pairs)| Self::parse(&pairs))
-            .map_err(|refusal| refusal.respond(coordinator))
+        let parsed = query::pairs(parts).and_then(Self::parse);
+        parsed.map_err(|refusal| refusal.respond(coordinator))
     }
 }
 
 impl Selection {
-    fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
-        let mut selection = Self { limit: DEFAULT_LIMIT, after: None, pool: None };
+    fn parse(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
+        let mut selection = Self { limit: query::DEFAULT_LIMIT, after: None, filter: Filter::default() };
+        let filter = &mut selection.filter;
         for (key, value) in pairs {
             match key.as_str() {
-                "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
-                    let bound = format!("a whole number within [1, {LARGEST_LIMIT}]");
-                    selection.limit = limit.ok_or_else(|| Invalid::new("limit", format!("{value:?}"), bound))?;
-                }
+                "limit" => selection.limit = query::limit(&value)?,
                 "after" => selection.after = Some(value.parse()?),
-                "pool" => selection.pool = Some(value.parse()?),
-                _ => {
-                    return Err(Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"))
-                        .blame(key.clone())
-                        .bound("one of limit, after, pool"));
-                }
+                "pool" => filter.pool = Some(value.parse()?),
+                "category" => filter.category = Some(value.parse()?),
+                "state" => filter.state = Some(value.parse()?),
+                "prefix" => filter.prefix = Some(value),
+                _ => return Err(query::unknown(&key, "limit, after, pool, category, state, prefix")),
             }
         }
         Ok(selection)
@@ -136,27 +128,36 @@ impl Selection {
     operation_id = "show_agent",
     tag = "agents",
     params(("id" = uuid::Uuid, Path, description = "The agent's id")),
-    responses((status = 200, description = "The agent", body = AgentView), Naming),
+    responses((status = 200, description = "The agent", body = AgentView, headers(("ETag" = String))), Naming),
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Agent(agent): Agent) -> Response {
-    let view = coordinator.agent(agent).map_err(Refusal::from);
-    respond(&coordinator, view.and_then(|view| encode(StatusCode::OK, &view)))
+    let found = coordinator.agent(agent).and_then(|view| {
+        let (_, tag) = coordinator.standing(&Resource::Agent(agent))?;
+        Ok((view, tag))
+    });
+    respond(&coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
 }
 
-/// Remove an agent, whatever its epoch, and lift its pause.
+/// Remove an agent, whatever its epoch, and take back what was ordered about it.
+///
+/// Its entity tag is that of its registration.
 #[utoipa::path(
     delete,
     path = "/v1/agents/{id}",
     operation_id = "remove_agent",
     tag = "agents",
-    params(("id" = uuid::Uuid, Path, description = "The agent's id")),
-    responses((status = 204, description = "Removed, durably"), Naming),
+    params(("id" = uuid::Uuid, Path, description = "The agent's id"), DryRun, IfMatch),
+    responses(AgentOrdering),
     security(("token" = ["operator"]))
 )]
-pub async fn remove(State(coordinator): State<Coordinator>, _: Operator, Agent(agent): Agent) -> Response {
-    let removed = coordinator.remove(agent).await;
-    respond(&coordinator, done(removed))
+pub async fn remove(
+    State(coordinator): State<Coordinator>,
+    Operator(caller): Operator,
+    Agent(agent): Agent,
+    terms: Terms,
+) -> Response {
+    order(&coordinator, &caller, Order::Remove(agent), terms).await
 }
 
 /// Leave for good.

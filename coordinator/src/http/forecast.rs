@@ -8,13 +8,16 @@ use axum::{
 use meanfield_learner::forecast::MOST_BYTES;
 
 use super::{
-    agents::done,
     auth::{Anyone, Operator},
     body::{File, Pool},
-    openapi::{Downloading, Reverting, Sharing},
+    openapi::{Downloading, PoolOrdering, Sharing},
     problem::{Refusal, respond},
+    terms::{DryRun, IfMatch, answer, order},
 };
-use crate::coordinator::Coordinator;
+use crate::{
+    coordinator::Coordinator,
+    orders::{Order, Terms},
+};
 
 /// Give the agents of a pool a forecast network to share.
 ///
@@ -25,22 +28,23 @@ use crate::coordinator::Coordinator;
     path = "/v1/pools/{pool}/forecast",
     operation_id = "share_forecast",
     tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
+    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
     request_body(
         description = "What `meanfield train --forecast` wrote, in the safetensors format; at most 1 MiB",
         content_type = "application/octet-stream",
     ),
-    responses((status = 204, description = "Shared, durably"), Sharing),
+    responses(Sharing),
     security(("token" = ["operator"]))
 )]
 pub async fn share(
     State(coordinator): State<Coordinator>,
-    _: Operator,
+    Operator(caller): Operator,
     Pool(pool): Pool,
+    terms: Terms,
     File(bytes): File<MOST_BYTES>,
 ) -> Response {
-    let shared = coordinator.set_forecast(&pool, bytes.into()).await;
-    respond(&coordinator, done(shared))
+    let shared = coordinator.share_forecast(&pool, bytes.into(), terms.of(&caller)).await;
+    respond(&coordinator, answer(shared))
 }
 
 /// Download the forecast network of a pool.
@@ -103,11 +107,15 @@ pub(super) fn has(headers: &HeaderMap, tag: &str) -> bool {
     path = "/v1/pools/{pool}/forecast",
     operation_id = "withdraw_forecast",
     tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`")),
-    responses((status = 204, description = "Taken back, durably"), Reverting),
+    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
+    responses(PoolOrdering),
     security(("token" = ["operator"]))
 )]
-pub async fn withdraw(State(coordinator): State<Coordinator>, _: Operator, Pool(pool): Pool) -> Response {
-    let taken = coordinator.clear_forecast(&pool).await;
-    respond(&coordinator, done(taken))
+pub async fn withdraw(
+    State(coordinator): State<Coordinator>,
+    Operator(caller): Operator,
+    Pool(pool): Pool,
+    terms: Terms,
+) -> Response {
+    order(&coordinator, &caller, Order::Forecast(pool, None), terms).await
 }

@@ -1,7 +1,8 @@
 //! Base models: `GET /v1/models`, `GET`, `POST` and `DELETE /v1/models/{model}`, `GET /v1/models/{model}/file`,
 //! `PUT /v1/models/{model}/serving`, `POST /v1/models/{model}/rollback`, `PUT /v1/models/{model}/contributions/{id}`.
 //!
-//! Whatever waits for the disk does so on a thread that may be blocked.
+//! Whatever waits for the disk does so on a thread that may be blocked. Models are files and not in the store, so the entry
+//! of a change in the audit log follows it, before it is answered.
 
 use axum::{
     extract::{FromRequestParts, Path, Query, State},
@@ -15,6 +16,7 @@ use meanfield_common::{
     reward::Reward,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
@@ -25,6 +27,7 @@ use super::{
     forecast::has,
     openapi::{Contributing, Forgetting, Modelling, RollingBack, Serving as Ordering, Teaching, Viewing},
     problem::{Kind, Refusal, respond},
+    query::NoQuery,
 };
 use crate::{
     Error,
@@ -142,11 +145,21 @@ pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Model(name)
 )]
 pub async fn add(
     State(coordinator): State<Coordinator>,
-    _: Operator,
+    Operator(caller): Operator,
+    _: NoQuery,
     Model(name): Model,
     File(bytes): File<MOST_BYTES>,
 ) -> Response {
-    let added = blocking(&coordinator, move |coordinator| coordinator.add_model(&name, bytes.into())).await;
+    let (digest, model) = (Digest::of(&bytes), name.clone());
+    let added = blocking(&coordinator, move |coordinator| coordinator.add_model(&model, bytes.into())).await;
+    let added = match added {
+        Ok(version) => {
+            let after = json!({ "version": version, "digest": digest });
+            let target = format!("models/{name}");
+            coordinator.note(&caller, "model.add", target, [Value::Null, after]).await.map(|()| version)
+        }
+        Err(error) => Err(error),
+    };
     let added = added.map_err(Refusal::from).and_then(|version| encode(StatusCode::CREATED, &Added { version }));
     respond(&coordinator, added)
 }
@@ -219,12 +232,21 @@ pub async fn file(
 )]
 pub async fn serve(
     State(coordinator): State<Coordinator>,
-    _: Operator,
+    Operator(caller): Operator,
+    _: NoQuery,
     Model(name): Model,
     Json(serving): Json<Serving>,
 ) -> Response {
-    let served = blocking(&coordinator, move |coordinator| coordinator.serve_model(&name, serving)).await;
-    respond(&coordinator, done(served))
+    let (before, model) = (served(&coordinator, &name), name.clone());
+    let changed = blocking(&coordinator, move |coordinator| coordinator.serve_model(&model, serving)).await;
+    let changed = match changed {
+        Ok(()) => {
+            let states = [before, served(&coordinator, &name)];
+            coordinator.note(&caller, "model.serve", format!("models/{name}/serving"), states).await
+        }
+        Err(error) => Err(error),
+    };
+    respond(&coordinator, done(changed))
 }
 
 /// Go back to what agents got before the last change, and pin it.
@@ -237,8 +259,22 @@ pub async fn serve(
     responses((status = 200, description = "What agents get now, durably", body = Serving), RollingBack),
     security(("token" = ["operator"]))
 )]
-pub async fn roll_back(State(coordinator): State<Coordinator>, _: Operator, Model(name): Model) -> Response {
-    let back = blocking(&coordinator, move |coordinator| coordinator.roll_back_model(&name)).await;
+pub async fn roll_back(
+    State(coordinator): State<Coordinator>,
+    Operator(caller): Operator,
+    _: NoQuery,
+    Model(name): Model,
+) -> Response {
+    let (before, model) = (served(&coordinator, &name), name.clone());
+    let back = blocking(&coordinator, move |coordinator| coordinator.roll_back_model(&model)).await;
+    let back = match back {
+        Ok(serving) => {
+            let states = [before, json!(serving)];
+            let target = format!("models/{name}/serving");
+            coordinator.note(&caller, "model.rollback", target, states).await.map(|()| serving)
+        }
+        Err(error) => Err(error),
+    };
     respond(&coordinator, back.map_err(Refusal::from).and_then(|serving| encode(StatusCode::OK, &serving)))
 }
 
@@ -252,9 +288,24 @@ pub async fn roll_back(State(coordinator): State<Coordinator>, _: Operator, Mode
     responses((status = 204, description = "Forgotten, durably"), Forgetting),
     security(("token" = ["operator"]))
 )]
-pub async fn remove(State(coordinator): State<Coordinator>, _: Operator, Model(name): Model) -> Response {
-    let removed = blocking(&coordinator, move |coordinator| coordinator.remove_model(&name)).await;
+pub async fn remove(
+    State(coordinator): State<Coordinator>,
+    Operator(caller): Operator,
+    _: NoQuery,
+    Model(name): Model,
+) -> Response {
+    let (before, model) = (served(&coordinator, &name), name.clone());
+    let removed = blocking(&coordinator, move |coordinator| coordinator.remove_model(&model)).await;
+    let removed = match removed {
+        Ok(()) => coordinator.note(&caller, "model.remove", format!("models/{name}"), [before, Value::Null]).await,
+        Err(error) => Err(error),
+    };
     respond(&coordinator, done(removed))
+}
+
+/// What agents get of a base model, for the audit log.
+fn served(coordinator: &Coordinator, name: &ModelName) -> Value {
+    coordinator.model(name).map_or(Value::Null, |(model, _)| json!(model.serving))
 }
 
 /// Hand in what an agent has learnt, for the next average.

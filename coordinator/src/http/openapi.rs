@@ -8,12 +8,13 @@ use meanfield_common::wire::Problem;
 use utoipa::{
     IntoResponses, Modify, OpenApi, ToSchema,
     openapi::{
-        self, ContentBuilder, RefOr, ResponseBuilder,
+        self, ContentBuilder, HeaderBuilder, RefOr, ResponseBuilder,
         security::{Http, HttpAuthScheme, SecurityScheme},
     },
 };
 
 use super::problem::{CONTENT_TYPE, Kind};
+use crate::orders::Ordered;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -22,7 +23,7 @@ use super::problem::{CONTENT_TYPE, Kind};
         description = "Membership, mean field and control of Meanfield agents.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, Ordered)),
     modifiers(&Token)
 )]
 struct Frame;
@@ -95,28 +96,19 @@ refusals! {
     Naming: InvalidValue UnknownAgent Unavailable;
     /// Why a list of agents is refused.
     Listing: InvalidValue UnknownField UnknownPool;
-    /// Why a command to all is refused.
-    Commanding: Unavailable;
-    /// Why an order of a capacity is refused.
-    Ordering: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
-        UnknownPool Unavailable;
-    /// Why it is refused to take such an order back.
-    Reverting: InvalidValue UnknownPool Unavailable;
-    /// Why a forecast network is refused.
-    Sharing: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownPool Unavailable;
     /// Why a forecast network is not given out.
     Downloading: InvalidValue UnknownPool NoForecast;
     /// Why a version of a base model is refused.
-    Teaching: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue Unavailable;
+    Teaching: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField Unavailable;
     /// Why a word on what is served of a base model is refused.
     Serving: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownModel Unavailable;
     /// Why it is refused to go back to what was served before.
-    RollingBack: InvalidValue UnknownModel NoPrevious Unavailable;
+    RollingBack: InvalidValue UnknownField UnknownModel NoPrevious Unavailable;
     /// Why a base model is not shown or given out.
     Modelling: InvalidValue UnknownField UnknownModel;
     /// Why a base model is not forgotten.
-    Forgetting: InvalidValue UnknownModel Unavailable;
+    Forgetting: InvalidValue UnknownField UnknownModel Unavailable;
     /// Why what an agent has learnt is refused.
     Contributing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField MissingField UnknownModel
         UnknownAgent;
@@ -126,7 +118,7 @@ refusals! {
     /// Why a question about trajectories is refused.
     Asking: InvalidValue UnknownField Unavailable;
     /// Why a file of steps is refused.
-    Importing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue ConflictingStep Unavailable;
+    Importing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField ConflictingStep Unavailable;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why no token is made.
@@ -135,7 +127,57 @@ refusals! {
     /// Why a list of tokens is refused.
     TokenListing: InvalidValue UnknownField;
     /// Why a token is not revoked.
-    Revoking: InvalidValue UnknownToken Unavailable;
+    Revoking: InvalidValue UnknownField UnknownToken Unavailable;
+    /// Why a list of anything else is refused.
+    Selecting: InvalidValue UnknownField;
+    /// Why events are not shown.
+    Watching: InvalidValue UnknownField UnknownPool;
     /// Why a look at anything else is refused.
     Viewing: ;
+}
+
+/// What an order answers: the new tag, or of a dry run what would happen.
+fn ordered() -> BTreeMap<String, RefOr<openapi::Response>> {
+    let tag = HeaderBuilder::new().description(Some("The tag of the new state, if there is one, in quotes")).build();
+    let done = ResponseBuilder::new().description("Done, durably").header("ETag", tag).build();
+    let schema = openapi::Ref::from_schema_name(Ordered::name());
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    let tried = ResponseBuilder::new().description("A dry run: what would happen").content("application/json", content);
+    [("204".to_owned(), done.into()), ("200".to_owned(), tried.build().into())].into()
+}
+
+macro_rules! orders {
+    ($($(#[$doc:meta])* $name:ident: $($kind:ident)*;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub struct $name;
+
+            impl IntoResponses for $name {
+                fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+                    let mut all = responses(&[
+                        Kind::Unauthorised, Kind::Forbidden, Kind::TooManyRequests, Kind::InvalidValue,
+                        Kind::UnknownField, Kind::PreconditionFailed, Kind::Unavailable, $(Kind::$kind),*
+                    ]);
+                    all.extend(ordered());
+                    all
+                }
+            }
+        )*
+    };
+}
+
+orders! {
+    /// What an order to everybody answers.
+    OrderingAll: ;
+    /// What an order about an agent answers.
+    AgentOrdering: UnknownAgent;
+    /// What one with a body answers.
+    AgentSetting: UnknownAgent UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson MissingField;
+    /// What an order about a pool answers.
+    PoolOrdering: UnknownPool;
+    /// What one with a body answers.
+    PoolSetting: UnknownPool UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson MissingField;
+    /// What a new forecast network is answered with.
+    Sharing: UnknownPool UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType;
 }

@@ -87,6 +87,8 @@ kinds! {
     UnknownModel = "unknown-model", NOT_FOUND, "There is no such base model";
     /// The base model was never served otherwise.
     NoPrevious = "no-previous", CONFLICT, "There is nothing to go back to";
+    /// The order was made for another state.
+    PreconditionFailed = "precondition-failed", PRECONDITION_FAILED, "The state is not the one that was named";
     /// Not the current registration.
     StaleEpoch = "stale-epoch", CONFLICT, "The epoch is not the current one";
     /// A later heartbeat was taken already.
@@ -196,6 +198,10 @@ impl From<Error> for Refusal {
             Error::UnknownToken(_) => Self::new(Kind::UnknownToken, detail),
             Error::TooManyTokens(_) => Self::new(Kind::TooManyTokens, detail),
             Error::NoForecast(_) => Self::new(Kind::NoForecast, detail),
+            Error::Precondition { current, .. } => {
+                let bound = current.map_or("nothing is there".to_owned(), |tag| format!("\"{tag}\""));
+                Self::new(Kind::PreconditionFailed, detail).blame("If-Match").bound(bound)
+            }
             Error::StaleEpoch { current, .. } => {
                 Self::new(Kind::StaleEpoch, detail).blame("epoch").bound(format!("equal to {}", current.0))
             }

@@ -19,7 +19,7 @@ use crate::{coordinator::Coordinator, metrics};
 )]
 pub async fn metrics(State(coordinator): State<Coordinator>) -> Response {
     let (pools, models) = (coordinator.pools(), coordinator.models());
-    match coordinator.metrics().render(&pools, &models, coordinator.all_paused()) {
+    match coordinator.metrics().render(&pools, &models, coordinator.switches()) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         // Formatting into a string fails only when a metric's own code does.
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -15,9 +15,11 @@ use super::{
     body::{Json, Token},
     openapi::{Issuing, Revoking, TokenListing},
     problem::{Kind, Refusal, respond},
+    query::NoQuery,
 };
 use crate::{
     access::{NewToken, TokenId, TokenView},
+    audit::Actor,
     coordinator::Coordinator,
 };
 
@@ -47,9 +49,10 @@ pub struct Issued {
 pub async fn create(
     State(coordinator): State<Coordinator>,
     Admin(caller): Admin,
+    _: NoQuery,
     Json(new): Json<NewToken>,
 ) -> Response {
-    let issued = coordinator.issue(new, caller.name()).await.map_err(Refusal::from);
+    let issued = coordinator.issue(new, &Actor::from(&caller)).await.map_err(Refusal::from);
     let answer = issued.and_then(|(text, view)| {
         let mut answer = encode(StatusCode::CREATED, &Issued { token: text.expose().to_owned(), view })?;
         answer.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
@@ -145,7 +148,12 @@ impl Selection {
     responses((status = 204, description = "Revoked, durably"), Revoking),
     security(("token" = ["admin"]))
 )]
-pub async fn revoke(State(coordinator): State<Coordinator>, Admin(caller): Admin, Token(token): Token) -> Response {
-    let revoked = coordinator.revoke(token, caller.name()).await;
+pub async fn revoke(
+    State(coordinator): State<Coordinator>,
+    Admin(caller): Admin,
+    _: NoQuery,
+    Token(token): Token,
+) -> Response {
+    let revoked = coordinator.revoke(token, &Actor::from(&caller)).await;
     respond(&coordinator, done(revoked))
 }

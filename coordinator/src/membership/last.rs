@@ -12,7 +12,7 @@ use meanfield_common::{
     wire::Heartbeat,
 };
 
-/// A heartbeat without its epoch, which is the member's.
+/// A heartbeat without its epoch, which is the member's, and what it asks to move, which is in [`super::moves`].
 #[derive(Debug)]
 pub(super) struct Last {
     pub(super) sequence: Sequence,
@@ -43,7 +43,7 @@ impl Last {
     }
 
     fn with(beat: &Heartbeat, claim: Option<Box<Claim>>) -> Self {
-        let Heartbeat { epoch: _, sequence, round, state, action, reward, claim: _, detail } = *beat;
+        let Heartbeat { epoch: _, sequence, round, state, action, reward, claim: _, detail, moving: _ } = *beat;
         let (has_round, round) = (round.is_some(), round.unwrap_or_default());
         Self { sequence, round, state, reward, claim, action, has_round, detail }
     }
@@ -51,7 +51,7 @@ impl Last {
     pub(super) fn unpack(&self, epoch: Epoch) -> Heartbeat {
         let &Self { sequence, round, state, reward, ref claim, action, has_round, detail } = self;
         let (round, claim) = (has_round.then_some(round), claim.as_deref().copied());
-        Heartbeat { epoch, sequence, round, state, action, reward, claim, detail }
+        Heartbeat { epoch, sequence, round, state, action, reward, claim, detail, moving: None }
     }
 }
 
@@ -80,6 +80,7 @@ mod tests {
             reward: Reward::try_from(-0.25).unwrap(),
             claim: None,
             detail: true,
+            moving: None,
         };
         let claiming = Heartbeat { round: Some(0), claim: Some(claim), detail: false, ..plain };
         let mut last = Last::pack(&plain);

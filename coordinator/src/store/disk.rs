@@ -9,6 +9,10 @@
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
 //! | `token/<id>` | a [`TokenRecord`]: the digest of its secret, and what it stands for |
+//! | `fallback` | whether everybody decides by the fallback |
+//! | `order-pool/<pool>`, `order-agent/<id>` | a [`PoolOrder`](crate::orders::PoolOrder), an [`AgentOrder`](crate::orders::AgentOrder) |
+//! | `audit/<number>` | an [`Entry`](crate::audit::Entry) of the audit log, its number with twenty digits |
+//! | `audit-anchor` | the [`Anchor`](crate::audit::Anchor) of the audit log, once entries were let go |
 //!
 //! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
 //! start is tried on a copy first, see [`rehearsal`].
@@ -21,7 +25,10 @@ use std::{
 use meanfield_common::identity::{AgentId, PoolName};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::access::{TokenId, TokenRecord};
+use crate::{
+    access::{TokenId, TokenRecord},
+    audit,
+};
 
 use super::{
     Contents, Error, Record, Store, Write, record, rehearsal,
@@ -34,6 +41,11 @@ const PAUSED: &[u8] = b"paused";
 const CAPACITY: &str = "capacity/";
 const FORECAST: &str = "forecast/";
 const TOKEN: &str = "token/";
+const FALLBACK: &[u8] = b"fallback";
+const POOL_ORDER: &str = "order-pool/";
+const AGENT_ORDER: &str = "order-agent/";
+const AUDIT: &str = "audit/";
+const AUDIT_ANCHOR: &[u8] = b"audit-anchor";
 /// The oldest layout that is read, and the one that is written.
 const OLDEST: u32 = 1;
 const CURRENT: u32 = 4;
@@ -158,15 +170,19 @@ impl Disk {
     }
 
     fn agent(&self, key: &[u8], value: &[u8], pools: &mut Vec<PoolName>) -> Result<(AgentId, Record), Error> {
-        let unknown = || corrupt(&self.path, key, "is not a record of this version");
         if self.format < CURRENT {
-            let id = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix("agent/")?.parse().ok());
-            return Ok((id.ok_or_else(unknown)?, decode(&self.path, key, value)?));
+            return Ok((self.id("agent/", key)?, decode(&self.path, key, value)?));
         }
-        let id = record::id(key).ok_or_else(unknown)?;
+        let id = record::id(key).ok_or_else(|| corrupt(&self.path, key, "is not a record of this version"))?;
         let record =
             record::decode(value, pools).ok_or_else(|| corrupt(&self.path, key, "is not an agent's record"))?;
         Ok((id, record))
+    }
+
+    /// The id that a key has as text.
+    fn id(&self, prefix: &str, key: &[u8]) -> Result<AgentId, Error> {
+        let id = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(prefix)?.parse().ok());
+        id.ok_or_else(|| corrupt(&self.path, key, "is not a record of this version"))
     }
 
     fn pool(&self, prefix: &str, key: &[u8]) -> Result<PoolName, Error> {
@@ -199,6 +215,11 @@ impl Disk {
     }
 }
 
+/// With all digits, so that records are in the order of their numbers.
+fn audit_key(sequence: u64) -> String {
+    format!("{AUDIT}{sequence:020}")
+}
+
 impl Store for Disk {
     fn load(&mut self) -> Result<Contents, Error> {
         if let Some(contents) = self.rehearsed.take() {
@@ -221,6 +242,17 @@ impl Store for Disk {
                 key_of_token if key_of_token.starts_with(TOKEN.as_bytes()) => {
                     contents.tokens.push(self.token(&key, &value)?);
                 }
+                FALLBACK => contents.fallback = decode(&self.path, &key, &value)?,
+                AUDIT_ANCHOR => contents.trail.anchor = decode(&self.path, &key, &value)?,
+                entry if entry.starts_with(AUDIT.as_bytes()) => {
+                    contents.trail.entries.push_back(decode(&self.path, &key, &value)?);
+                }
+                order if order.starts_with(POOL_ORDER.as_bytes()) => {
+                    contents.pool_orders.push((self.pool(POOL_ORDER, &key)?, decode(&self.path, &key, &value)?));
+                }
+                order if order.starts_with(AGENT_ORDER.as_bytes()) => {
+                    contents.agent_orders.push((self.id(AGENT_ORDER, &key)?, decode(&self.path, &key, &value)?));
+                }
                 _ => {
                     contents.agents.push(self.agent(&key, &value, &mut pools)?);
                     found.agents += 1;
@@ -231,6 +263,11 @@ impl Store for Disk {
         if found != self.summary {
             let reason = format!("promises {:?} but the records are {found:?}", self.summary);
             return Err(corrupt(&self.path, SUMMARY, reason));
+        }
+        let trail = &mut contents.trail;
+        let (anchor, head) = (trail.anchor, trail.head());
+        if let Some(damage) = audit::verify(anchor, trail.entries.make_contiguous(), head).first() {
+            return Err(corrupt(&self.path, AUDIT.as_bytes(), damage.to_string()));
         }
         Ok(contents)
     }
@@ -267,6 +304,32 @@ impl Store for Disk {
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
                     self.put(&mut batch, &mut summary, PAUSED, value)?;
+                }
+                Write::Fallback(on) => {
+                    let value = encode(&self.path, "fallback", on)?;
+                    self.put(&mut batch, &mut summary, FALLBACK, value)?;
+                }
+                Write::PoolOrder(pool, order) => {
+                    let key = format!("{POOL_ORDER}{pool}");
+                    let value = encode(&self.path, &key, order)?;
+                    self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                }
+                Write::AgentOrder(id, order) => {
+                    let key = format!("{AGENT_ORDER}{id}");
+                    let value = encode(&self.path, &key, order)?;
+                    self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                }
+                Write::Audit(entry) => {
+                    let key = audit_key(entry.sequence);
+                    let value = encode(&self.path, &key, entry)?;
+                    self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                }
+                Write::AuditDropped(range, anchor) => {
+                    for sequence in range.clone() {
+                        self.remove(&mut batch, &mut summary, audit_key(sequence).as_bytes())?;
+                    }
+                    let value = encode(&self.path, "audit-anchor", anchor)?;
+                    self.put(&mut batch, &mut summary, AUDIT_ANCHOR, value)?;
                 }
             }
         }

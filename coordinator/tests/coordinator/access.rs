@@ -6,6 +6,7 @@ use meanfield_common::wire::Registered;
 use meanfield_coordinator::{
     Clock, Coordinator, Options,
     access::{NewToken, Role},
+    audit::Actor,
     http::tokens::{Issued, Tokens},
     options::Rates,
 };
@@ -166,11 +167,12 @@ fn tokens_outlast_a_restart_and_so_does_a_revocation() {
         let coordinator = on_disk(dir.path()).unwrap();
         let mut views = Vec::new();
         for name in ["a", "b", "c"] {
-            let (secret, view) = coordinator.issue(new(name, Role::Operator), "me").await.unwrap();
+            let (secret, view) =
+                coordinator.issue(new(name, Role::Operator), &Actor::new("me").unwrap()).await.unwrap();
             secrets.push(secret);
             views.push(view);
         }
-        coordinator.revoke(views.remove(1).id, "me").await.unwrap();
+        coordinator.revoke(views.remove(1).id, &Actor::new("me").unwrap()).await.unwrap();
         views.sort_by_key(|view| view.id);
         views
     });

@@ -1,12 +1,16 @@
-//! Heartbeats allocate nothing, also where somebody has to yield.
+//! Heartbeats allocate nothing, also where somebody has to yield, asks for a part of the change budget, or makes an event.
 
 use std::time::Duration;
 
 use meanfield_common::{
+    budget::{Budget, Moving},
     scarcity::{Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share, Weight},
     wire::Heartbeat,
 };
-use meanfield_coordinator::{Clock, Coordinator, Options};
+use meanfield_coordinator::{
+    Clock, Coordinator, Options,
+    orders::{Order, Scope, Terms},
+};
 
 use crate::support::*;
 
@@ -28,10 +32,16 @@ fn a_heartbeat_allocates_nothing() {
     let clock = Clock::manual();
     let capacities = vec![(pool("default"), Capacity::new(100.0, 400.0).unwrap())];
     let coordinator = Coordinator::open(Options { capacities, ..Options::default() }, clock.clone()).unwrap();
+    let budget = Order::Budget(pool("default"), Some(Budget::new(10.0).unwrap()));
+    block_on(coordinator.order(budget, Terms::default())).unwrap();
     let agents: Vec<_> = (0..100).map(|agent| block_on(member(&coordinator, &format!("a{agent}")))).collect();
+    // One that is looked up, so that others are too.
+    let fallback = Order::Fallback(Scope::Agent(agents[0].agent), true);
+    block_on(coordinator.order(fallback, Terms::default())).unwrap();
     let round = |sequence: u64, lockstep: bool| {
         for agent in &agents {
-            let message = Heartbeat { claim: Some(claim()), ..beat(agent.epoch, sequence, 50) };
+            let moving = Some(Moving { millicores: 100, mebibytes: 100 });
+            let message = Heartbeat { claim: Some(claim()), moving, ..beat(agent.epoch, sequence, 50) };
             let message = if lockstep { in_round(sequence, message) } else { message };
             coordinator.heartbeat(agent.agent, &message).unwrap();
             // A retry, and refusals.

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_coordinator::{Coordinator, Error, store};
+use meanfield_coordinator::{Coordinator, Error, audit::Actor, store};
 
 use crate::{durability::image, forecast::network, support::*};
 
@@ -25,7 +25,7 @@ fn history() -> tempfile::TempDir {
         }
         coordinator.set_forecast(&pool("default"), network(1)).await.unwrap();
         let new = serde_json::json!({"name": "a", "role": "reader"});
-        coordinator.issue(serde_json::from_value(new).unwrap(), "me").await.unwrap();
+        coordinator.issue(serde_json::from_value(new).unwrap(), &Actor::new("me").unwrap()).await.unwrap();
         coordinator.pause_all().await.unwrap();
     });
     dir

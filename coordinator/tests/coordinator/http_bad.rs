@@ -209,7 +209,7 @@ async fn strangers_and_wrong_turns() {
     }
     let put = served.request(Method::PUT, "/v1/agents");
     refused(&served, put, expect(405, "method-not-allowed", "", "")).await;
-    refused(&served, get("/v1/pause"), expect(405, "method-not-allowed", "", "")).await;
+    refused(&served, get("/v1/resume"), expect(405, "method-not-allowed", "", "")).await;
     for open in ["/metrics", "/livez", "/readyz", "/openapi.json"] {
         assert_eq!(send(served.bare(Method::GET, open)).await.status, StatusCode::OK, "{open}");
     }

@@ -4,10 +4,13 @@
 
 mod access;
 mod allocation;
+mod audit;
 mod batch;
+mod budget;
 mod concurrency;
 mod damage;
 mod durability;
+mod events;
 mod forecast;
 mod http_bad;
 mod http_good;
@@ -17,6 +20,7 @@ mod lockstep;
 mod membership;
 mod models;
 mod openapi;
+mod orders;
 mod roles;
 mod scarcity;
 mod slow;

@@ -7,7 +7,11 @@ use meanfield_common::{
     mean_field::Sums,
     wire::Leave,
 };
-use meanfield_coordinator::{Clock, Coordinator, Error, Options, coordinator::Swept, view::State};
+use meanfield_coordinator::{
+    Clock, Coordinator, Error, Options,
+    coordinator::Swept,
+    view::{Filter, State},
+};
 
 use crate::support::*;
 
@@ -176,12 +180,12 @@ async fn agents_come_in_order_and_by_page() {
     let mut paged: Vec<String> = Vec::new();
     loop {
         let after = paged.last().map(|last| last.parse().unwrap());
-        let page = coordinator.page(None, after.as_ref(), 3);
+        let page = coordinator.page(&Filter::default(), after.as_ref(), 3);
         if page.is_empty() {
             break;
         }
         paged.extend(page.iter().map(place));
     }
     assert_eq!(paged, all);
-    assert_eq!(coordinator.page(Some(&pool("west")), None, 100).len(), 10);
+    assert_eq!(coordinator.page(&Filter { pool: Some(pool("west")), ..Filter::default() }, None, 100).len(), 10);
 }

@@ -26,7 +26,7 @@ fn network(seed: u64) -> ActorCritic {
     ActorCritic::new(small(), seed).unwrap()
 }
 
-fn file(seed: u64) -> Vec<u8> {
+pub(crate) fn file(seed: u64) -> Vec<u8> {
     network(seed).save().unwrap()
 }
 

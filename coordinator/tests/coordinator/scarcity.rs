@@ -25,7 +25,7 @@ fn claim(cores: f64, weight: f64) -> Claim {
     }
 }
 
-fn claiming(agent: &Registered, sequence: u64, cores: f64, weight: f64) -> Heartbeat {
+pub(crate) fn claiming(agent: &Registered, sequence: u64, cores: f64, weight: f64) -> Heartbeat {
     Heartbeat { claim: Some(claim(cores, weight)), ..beat(agent.epoch, sequence, 50) }
 }
 

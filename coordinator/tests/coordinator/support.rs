@@ -47,6 +47,7 @@ pub(crate) fn beat(epoch: Epoch, sequence: u64, level: u8) -> Heartbeat {
         reward: Reward::try_from(f64::from(level) - 30.0).unwrap(),
         claim: None,
         detail: false,
+        moving: None,
     }
 }
 
@@ -155,6 +156,12 @@ impl Served {
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
         send(self.request(Method::GET, path)).await
+    }
+
+    /// The entity tag of what is at a path.
+    pub(crate) async fn get_tag(&self, path: &str) -> String {
+        let response = self.request(Method::GET, path).send().await.unwrap();
+        response.headers()["etag"].to_str().unwrap().to_owned()
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {

@@ -2,23 +2,28 @@
 
 use super::{Bytes, Malformed, body, bytes::put};
 use crate::{
+    budget::Moving,
     digest::Digest,
     identity::Sequence,
     mean_field::{AuxiliaryState, Detail, Kind, Moments},
     scarcity::{Cores, Gibibytes, Grant, Headroom, Scarcity},
-    wire::{Answer, Directives},
+    wire::{Answer, Directives, Lifecycle},
 };
 
 const REFUSED: u8 = 0;
 const TAKEN: u8 = 1;
 
-const PAUSED: u8 = 1;
-const TEAM: u8 = 2;
-const SCARCITY: u8 = 4;
-const CORES: u8 = 8;
-const MEMORY: u8 = 16;
-const FORECAST: u8 = 32;
-const DETAIL: u8 = 64;
+const PAUSED: u16 = 1;
+const TEAM: u16 = 2;
+const SCARCITY: u16 = 4;
+const CORES: u16 = 8;
+const MEMORY: u16 = 16;
+const FORECAST: u16 = 32;
+const DETAIL: u16 = 64;
+const FALLBACK: u16 = 128;
+/// Times 0 for none, or one more than the place among all states.
+const LIFECYCLE: u16 = 256;
+const ALLOWANCE: u16 = 1024;
 
 /// Why one heartbeat was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +46,7 @@ pub fn refused(out: &mut Vec<u8>, kind: &str, detail: &str) {
 
 /// Appends that a heartbeat was taken.
 pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
-    let Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast } = answer;
+    let Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast, allowance } = answer;
     let grant = scarcity.and_then(|scarcity| scarcity.grant);
     let (cores, memory) = (grant.and_then(|grant| grant.cores), grant.and_then(|grant| grant.memory_gib));
     let flags = [
@@ -52,9 +57,14 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
         (memory.is_some(), MEMORY),
         (forecast.is_some(), FORECAST),
         (auxiliary.detail.is_some(), DETAIL),
+        (directives.fallback, FALLBACK),
+        (allowance.is_some(), ALLOWANCE),
     ];
     let flags = flags.iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag);
-    out.extend_from_slice(&[TAKEN, flags]);
+    let wanted = Lifecycle::ALL.iter().position(|state| directives.lifecycle == Some(*state));
+    let flags = flags | LIFECYCLE * wanted.map_or(0, |place| place as u16 + 1);
+    out.push(TAKEN);
+    out.extend_from_slice(&flags.to_le_bytes());
     out.extend_from_slice(&sequence.0.to_le_bytes());
     out.extend_from_slice(&auxiliary.others.to_le_bytes());
     let AuxiliaryState { cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation, .. } = auxiliary;
@@ -70,6 +80,10 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
     put(out, memory.map(Gibibytes::get).as_slice());
     if let Some(digest) = forecast {
         out.extend_from_slice(digest.bytes());
+    }
+    if let Some(Moving { millicores, mebibytes }) = allowance {
+        out.extend_from_slice(&millicores.to_le_bytes());
+        out.extend_from_slice(&mebibytes.to_le_bytes());
     }
     if let Some(Detail { states, categories, percentiles }) = &auxiliary.detail {
         put(out, states);
@@ -113,8 +127,8 @@ fn read_refused(bytes: &mut Bytes<'_>) -> Option<Refused> {
 }
 
 fn read_taken(bytes: &mut Bytes<'_>) -> Option<Answer> {
-    let flags = bytes.u8()?;
-    let has = |flag: u8| flags & flag != 0;
+    let flags = u16::from_le_bytes(bytes.take()?);
+    let has = |flag: u16| flags & flag != 0;
     let (sequence, others) = (Sequence(bytes.u64()?), bytes.u64()?);
     let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] = fields(bytes)?;
     let team_reward = if has(TEAM) { Some(bytes.f64()?) } else { None };
@@ -127,17 +141,14 @@ fn read_taken(bytes: &mut Bytes<'_>) -> Option<Answer> {
         Scarcity { headroom, price, grant }
     });
     let forecast = if has(FORECAST) { Some(Digest::from(bytes.take()?)) } else { None };
+    let allowance = if has(ALLOWANCE) { Some(Moving::clamped(bytes.u32()?.into(), bytes.u32()?.into())) } else { None };
     let detail = if has(DETAIL) { Some(read_detail(bytes)?) } else { None };
     let auxiliary =
         AuxiliaryState { others, cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation, detail };
-    Some(Answer {
-        sequence,
-        auxiliary,
-        team_reward,
-        directives: Directives { paused: has(PAUSED) },
-        scarcity,
-        forecast,
-    })
+    let lifecycle =
+        usize::from(flags / LIFECYCLE % 4).checked_sub(1).and_then(|place| Lifecycle::ALL.get(place).copied());
+    let directives = Directives { paused: has(PAUSED), fallback: has(FALLBACK), lifecycle };
+    Some(Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast, allowance })
 }
 
 fn fields(bytes: &mut Bytes<'_>) -> Option<[Moments; 6]> {

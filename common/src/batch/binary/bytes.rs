@@ -21,6 +21,10 @@ impl<'a> Bytes<'a> {
         self.take().map(|[byte]| byte)
     }
 
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
     pub(super) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }

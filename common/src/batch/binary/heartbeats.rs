@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::{Bytes, Malformed, body, bytes::put, head};
 use crate::{
     action::{Action, Step},
+    budget::Moving,
     identity::{AgentId, Epoch, Sequence},
     invalid::Invalid,
     scarcity::{Amount, Claim},
@@ -15,19 +16,22 @@ use crate::{
 const ROUND: u8 = 1;
 const CLAIM: u8 = 2;
 const DETAIL: u8 = 4;
+const MOVING: u8 = 8;
 
-/// Bytes of a heartbeat without round and claim, behind its flags.
+/// Bytes of a heartbeat without what is optional, behind its flags.
 const PLAIN: usize = 3 + 16 + 2 * 8 + 8 * 8;
 const OF_ROUND: usize = 8;
 const OF_CLAIM: usize = 7 * 8 + 4;
+const OF_MOVING: usize = 2 * 4;
 
 /// Appends a batch.
 pub fn write<'a>(out: &mut Vec<u8>, heartbeats: impl ExactSizeIterator<Item = (AgentId, &'a Heartbeat)>) {
     head(out, heartbeats.len());
     for (agent, beat) in heartbeats {
-        let Heartbeat { epoch, sequence, round, state, action, reward, claim, detail } = beat;
+        let Heartbeat { epoch, sequence, round, state, action, reward, claim, detail, moving } = beat;
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        out.push(flag(round.is_some(), ROUND) | flag(claim.is_some(), CLAIM) | flag(*detail, DETAIL));
+        let flags = flag(round.is_some(), ROUND) | flag(claim.is_some(), CLAIM);
+        out.push(flags | flag(*detail, DETAIL) | flag(moving.is_some(), MOVING));
         out.extend([action.cpu, action.memory, action.replicas].map(|step| step.sign() as u8));
         out.extend_from_slice(agent.0.as_bytes());
         out.extend_from_slice(&epoch.0.to_le_bytes());
@@ -53,6 +57,10 @@ pub fn write<'a>(out: &mut Vec<u8>, heartbeats: impl ExactSizeIterator<Item = (A
             put(out, &[offered.get(), weight.get(), node_utilisation.get()]);
             out.extend_from_slice(&pending.get().to_le_bytes());
         }
+        if let Some(Moving { millicores, mebibytes }) = moving {
+            out.extend_from_slice(&millicores.to_le_bytes());
+            out.extend_from_slice(&mebibytes.to_le_bytes());
+        }
     }
 }
 
@@ -73,11 +81,11 @@ impl<'a> Reader<'a> {
         let mut rest = bytes;
         for number in 0..count {
             let flags = rest.u8().ok_or(Malformed::Short(number))?;
-            if flags & !(ROUND | CLAIM | DETAIL) != 0 {
+            if flags & !(ROUND | CLAIM | DETAIL | MOVING) != 0 {
                 return Err(Malformed::Unknown(number));
             }
             let more = |flag, length| if flags & flag == 0 { 0 } else { length };
-            let length = PLAIN + more(ROUND, OF_ROUND) + more(CLAIM, OF_CLAIM);
+            let length = PLAIN + more(ROUND, OF_ROUND) + more(CLAIM, OF_CLAIM) + more(MOVING, OF_MOVING);
             rest.skip(length).ok_or(Malformed::Short(number))?;
         }
         if rest.0.is_empty() { Ok(Self { left: count, bytes }) } else { Err(Malformed::Long(rest.0.len())) }
@@ -97,6 +105,7 @@ impl Iterator for Reader<'_> {
         let (l, reward) = (bytes.floats::<7>()?, bytes.f64()?);
         let round = if flags & ROUND != 0 { Some(bytes.u64()?) } else { None };
         let claim = if flags & CLAIM != 0 { Some((bytes.floats::<7>()?, bytes.take()?)) } else { None };
+        let moving = if flags & MOVING != 0 { Some((bytes.u32()?, bytes.u32()?)) } else { None };
         let heartbeat = || {
             Ok(Heartbeat {
                 epoch,
@@ -107,6 +116,7 @@ impl Iterator for Reader<'_> {
                 reward: reward.try_into()?,
                 claim: claim.map(|(floats, pending)| read_claim(floats, u32::from_le_bytes(pending))).transpose()?,
                 detail: flags & DETAIL != 0,
+                moving: moving.map(|(cpu, memory)| Moving::new(cpu.into(), memory.into())).transpose()?,
             })
         };
         Some((agent, heartbeat()))

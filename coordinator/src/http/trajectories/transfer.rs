@@ -16,6 +16,7 @@ use axum::{
 };
 use futures_util::{StreamExt, stream};
 use meanfield_common::trajectory::Appended;
+use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::mpsc, task};
 
 use super::{
@@ -25,6 +26,7 @@ use super::{
         body,
         openapi::{Asking, Importing},
         problem::{Kind, Refusal, respond},
+        query::NoQuery,
     },
     question::{EXPORT, Question},
 };
@@ -132,8 +134,20 @@ impl Drop for Pipe {
     responses((status = 200, description = "All of it is durable", body = Appended), Importing),
     security(("token" = ["operator"]))
 )]
-pub async fn import(State(coordinator): State<Coordinator>, _: Operator, request: Request) -> Response {
-    let imported = take(&coordinator, request).await;
+pub async fn import(
+    State(coordinator): State<Coordinator>,
+    Operator(caller): Operator,
+    _: NoQuery,
+    request: Request,
+) -> Response {
+    let imported = match take(&coordinator, request).await {
+        Ok(appended) => {
+            let states = [Value::Null, json!(appended)];
+            let noted = coordinator.note(&caller, "trajectories.import", "trajectories".to_owned(), states).await;
+            noted.map(|()| appended).map_err(Refusal::from)
+        }
+        Err(refusal) => Err(refusal),
+    };
     respond(&coordinator, imported.and_then(|appended| encode(StatusCode::OK, &appended)))
 }
 

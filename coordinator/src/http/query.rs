@@ -1,0 +1,61 @@
+//! Queries of lists: pairs that are read one by one, so that each refusal names its parameter.
+
+use std::str::FromStr;
+
+use axum::{
+    extract::{FromRequestParts, Query},
+    http::request::Parts,
+    response::Response,
+};
+use meanfield_common::invalid::Invalid;
+
+use super::problem::{Kind, Refusal};
+use crate::coordinator::Coordinator;
+
+/// How many are listed when nothing is said, and at most.
+pub(super) const DEFAULT_LIMIT: usize = 100;
+pub(super) const LARGEST_LIMIT: usize = 1000;
+
+/// The pairs of a request's query.
+pub(super) fn pairs(parts: &Parts) -> Result<Vec<(String, String)>, Refusal> {
+    let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+    let query = query.map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))?;
+    Ok(query.0)
+}
+
+/// A query without parameters. Changes that have no dry run take nothing else, so that nobody who asks for one finds the
+/// change made.
+#[derive(Debug, Clone, Copy)]
+pub struct NoQuery;
+
+impl FromRequestParts<Coordinator> for NoQuery {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        let checked = pairs(parts).and_then(|pairs| match pairs.first() {
+            Some((key, _)) => Err(unknown(key, "none")),
+            None => Ok(Self),
+        });
+        checked.map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+/// A parameter that does not exist.
+pub(super) fn unknown(key: &str, known: &str) -> Refusal {
+    Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"))
+        .blame(key)
+        .bound(format!("one of {known}"))
+}
+
+/// How many to list.
+pub(super) fn limit(value: &str) -> Result<usize, Refusal> {
+    let limit = value.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
+    let bound = || format!("a whole number within [1, {LARGEST_LIMIT}]");
+    Ok(limit.ok_or_else(|| Invalid::new("limit", format!("{value:?}"), bound()))?)
+}
+
+/// A number.
+pub(super) fn number<T: FromStr>(field: &str, value: &str) -> Result<T, Refusal> {
+    let parsed = value.parse().map_err(|_| Invalid::new(field, format!("{value:?}"), "a whole number from 0 on"));
+    Ok(parsed?)
+}

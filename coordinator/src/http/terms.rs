@@ -1,0 +1,138 @@
+//! The terms of an order, as a request states them: `If-Match` and `?dry_run=true`; who asks is known by the token.
+//!
+//! A query parameter that does not exist is refused: whoever mistypes `dry_run` must not find the change made.
+
+use axum::{
+    extract::{FromRequestParts, Query},
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use meanfield_common::{digest::Digest, invalid::Invalid};
+use serde::Serialize;
+use utoipa::IntoParams;
+
+use super::{
+    agents::encode,
+    problem::{Kind, Refusal, respond},
+};
+use crate::{
+    access::Caller,
+    coordinator::Coordinator,
+    error::Error,
+    orders::{Match, Order, Ordered, Resource, Terms},
+    view::Standing,
+};
+
+/// In the document: the query of every change.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DryRun {
+    /// Check the change and answer what would happen, without doing it.
+    #[allow(dead_code)] // read from the query by hand, so that refusals name the parameter
+    dry_run: Option<bool>,
+}
+
+/// In the document: the condition of every change.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct IfMatch {
+    /// Make the change only if the state has one of these entity tags; `*` is for any.
+    #[allow(dead_code)] // read from the headers by hand
+    #[param(rename = "If-Match")]
+    if_match: Option<String>,
+}
+
+impl FromRequestParts<Coordinator> for Terms {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        let dry_run = dry_run(parts).map_err(|refusal| refusal.respond(coordinator))?;
+        Ok(Self { actor: None, if_match: condition(&parts.headers), dry_run })
+    }
+}
+
+fn dry_run(parts: &Parts) -> Result<bool, Refusal> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+        .map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))?;
+    let mut dry_run = false;
+    for (key, value) in pairs {
+        if key != "dry_run" {
+            let refusal = Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"));
+            return Err(refusal.blame(key).bound("dry_run"));
+        }
+        let parsed = value.parse();
+        dry_run = parsed.map_err(|_| Invalid::new("dry_run", format!("{value:?}"), "true or false"))?;
+    }
+    Ok(dry_run)
+}
+
+/// The tags of all `If-Match` headers. Weak ones and those that are not of our making match nothing (RFC 9110, 13.1.1).
+fn condition(headers: &HeaderMap) -> Option<Match> {
+    let given: Vec<_> = headers.get_all(header::IF_MATCH).iter().collect();
+    if given.is_empty() {
+        return None;
+    }
+    let values = given.iter().filter_map(|value| value.to_str().ok());
+    let tags: Vec<&str> = values.flat_map(|value| value.split(',')).map(str::trim).collect();
+    if tags.contains(&"*") {
+        return Some(Match::Any);
+    }
+    let tag = |tag: &&str| tag.strip_prefix('"')?.strip_suffix('"')?.parse::<Digest>().ok();
+    Some(Match::Tags(tags.iter().filter_map(tag).collect()))
+}
+
+/// Carries out an order and answers: nothing but the new tag, or, of a dry run, what would happen.
+pub(super) async fn order(coordinator: &Coordinator, caller: &Caller, order: Order, terms: Terms) -> Response {
+    let ordered = coordinator.order(order, terms.of(caller)).await;
+    respond(coordinator, answer(ordered))
+}
+
+pub(super) fn answer(ordered: Result<Ordered, Error>) -> Result<Response, Refusal> {
+    let ordered = ordered.map_err(Refusal::from)?;
+    if ordered.dry_run {
+        return encode(StatusCode::OK, &ordered);
+    }
+    Ok(tagged(StatusCode::NO_CONTENT.into_response(), ordered.etag))
+}
+
+/// Answers with a state and its tag.
+pub(super) fn standing(coordinator: &Coordinator, resource: &Resource) -> Response {
+    let found = coordinator.standing(resource).map_err(Refusal::from);
+    respond(coordinator, found.and_then(|(standing, tag): (Standing, _)| shown(&standing, tag)))
+}
+
+/// A body with its state's tag.
+pub(super) fn shown(body: &impl Serialize, tag: Option<Digest>) -> Result<Response, Refusal> {
+    Ok(tagged(encode(StatusCode::OK, body)?, tag))
+}
+
+fn tagged(mut response: Response, tag: Option<Digest>) -> Response {
+    let value = tag.and_then(|tag| HeaderValue::from_str(&format!("\"{tag}\"")).ok());
+    if let Some(value) = value {
+        response.headers_mut().insert(header::ETAG, value);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conditions(values: &[&str]) -> Option<Match> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::IF_MATCH, value.parse().unwrap());
+        }
+        condition(&headers)
+    }
+
+    #[test]
+    fn only_strong_tags_of_ours_match() {
+        let digest = Digest::of(b"a");
+        assert_eq!(conditions(&[]), None);
+        assert_eq!(conditions(&["\"other\", *"]), Some(Match::Any));
+        assert_eq!(conditions(&[&format!("\"other\", \"{digest}\"")]), Some(Match::Tags(vec![digest])));
+        assert_eq!(conditions(&[&format!("W/\"{digest}\"")]), Some(Match::Tags(vec![])));
+        assert_eq!(conditions(&["", &format!("\"{digest}\"")]), Some(Match::Tags(vec![digest])));
+    }
+}

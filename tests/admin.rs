@@ -1,0 +1,191 @@
+//! The admin API from outside: every command of docs/admin-api.md, refusals and exit codes of `meanfield ctl`, the kill
+//! switch down to a running agent, and an audit log that was tampered with.
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::support::{Coordinator, eventually, root};
+
+/// A shell in a directory of its own, in which `meanfield` is the binary under test and knows the coordinator.
+struct Shell {
+    directory: TempDir,
+    url: String,
+    token: String,
+}
+
+impl Shell {
+    fn new(coordinator: &Coordinator) -> Self {
+        let directory = tempdir().unwrap();
+        let binary = env::var("SYSTEM_TEST_BINARY").unwrap_or(env!("CARGO_BIN_EXE_meanfield").to_owned());
+        std::os::unix::fs::symlink(Path::new(&binary), directory.path().join("meanfield")).unwrap();
+        Self { directory, url: coordinator.url(), token: coordinator.token().to_owned() }
+    }
+
+    fn run(&self, line: &str) -> Output {
+        let path = format!("{}:{}", self.directory.path().display(), env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).current_dir(self.directory.path()).env("PATH", path);
+        command.env("MEANFIELD_COORDINATOR", &self.url).env("MEANFIELD_TOKEN", &self.token);
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn prints(&self, line: &str) -> String {
+        let output = self.run(line);
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {log}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.prints(&format!("meanfield ctl {line} -o json"))).unwrap()
+    }
+
+    #[track_caller]
+    fn fails(&self, line: &str, code: i32, parts: &[&str]) {
+        let output = self.run(&format!("meanfield ctl {line}"));
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {log}");
+        assert_eq!(log.lines().count(), 1, "{line}: {log}");
+        assert!(parts.iter().all(|part| log.contains(part)), "{line}: {log}");
+    }
+}
+
+#[test]
+fn every_command_of_the_document_does_as_it_says() {
+    let data = tempdir().unwrap();
+    let coordinator = Coordinator::start(data.path(), &[]);
+    let _agent = coordinator.agent(&["--function", "primes"]);
+    coordinator.await_members(&["primes"], 2);
+    let shell = Shell::new(&coordinator);
+    let network = root().join("agent-sidecar/data/forecast.safetensors");
+    fs::copy(network, shell.directory.path().join("forecast.safetensors")).unwrap();
+    let has_curl = Command::new("curl").arg("--version").output().is_ok();
+    let document = fs::read_to_string(root().join("docs/admin-api.md")).unwrap();
+    let blocks = document.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut run = 0;
+    for line in blocks.flat_map(str::lines) {
+        assert!(line.starts_with("meanfield ctl ") || line.starts_with("curl "), "{line}");
+        if line.starts_with("curl ") && !has_curl {
+            continue;
+        }
+        let output = shell.prints(line);
+        assert!(!output.is_empty() || line.contains('>') || line.starts_with("curl"), "{line} says nothing");
+        run += 1;
+    }
+    assert!(run >= 35, "{run}");
+    let copied = fs::read(shell.directory.path().join("copy.safetensors")).unwrap();
+    assert_eq!(copied, fs::read(shell.directory.path().join("forecast.safetensors")).unwrap());
+    let log = shell.json("audit list");
+    let actions: Vec<_> =
+        log["entries"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions[..4], ["pause", "resume", "pause", "resume"]);
+    assert_eq!(actions.len(), 18, "{actions:?}");
+}
+
+#[test]
+fn a_kill_switch_reaches_a_running_agent_and_outlasts_a_kill() {
+    let data = tempdir().unwrap();
+    let coordinator = Coordinator::start(data.path(), &[]);
+    let agent = coordinator.agent(&["--function", "primes", "--fallback", "hpa-vpa"]);
+    coordinator.await_members(&["primes"], 2);
+    let shell = Shell::new(&coordinator);
+    shell.prints("meanfield ctl fallback on");
+    agent.logs("the fallback decides");
+    let mut coordinator = coordinator;
+    coordinator.process.kill();
+    let coordinator = coordinator.restart(data.path(), &[]);
+    let shown = shell.json("fallback show");
+    assert_eq!(shown["state"], true);
+    coordinator.await_members(&["primes"], 1);
+    let member = shell.json("agents show primes");
+    assert_eq!((&member["fallback"], &member["own_fallback"]), (&Value::Bool(true), &Value::Bool(false)));
+    let tag = shown["etag"].as_str().unwrap();
+    shell.prints(&format!("meanfield ctl fallback off --if-match {tag}"));
+    shell.fails(&format!("fallback off --if-match {tag}"), 3, &["precondition-failed"]);
+    agent.logs("the policy decides again");
+    assert!(shell.prints("meanfield ctl audit verify").starts_with("2 entries"));
+}
+
+#[test]
+fn refusals_and_mistakes_have_codes_of_their_own() {
+    let data = tempdir().unwrap();
+    let coordinator = Coordinator::start(data.path(), &[]);
+    let shell = Shell::new(&coordinator);
+    shell.fails("pools show elsewhere", 3, &["unknown-pool", "elsewhere", "default"]);
+    shell.fails("budget set default 10", 3, &["invalid-value", "capacity"]);
+    shell.fails("budget set default 200", 64, &["percent", "200"]);
+    shell.fails("agents show nobody", 64, &["nobody"]);
+    shell.fails("agents list --state gone", 64, &["gone", "active"]);
+    shell.fails("agents list --coordinator nowhere", 64, &["coordinator", "nowhere"]);
+    shell.fails("agents list --token sixteen-characters-but-wrong", 3, &["unauthorised"]);
+    shell.fails("agents list --coordinator http://127.0.0.1:9", 1, &["127.0.0.1:9"]);
+    shell.fails("audit verify --head 5:abc", 64, &["head", "NUMBER:HASH"]);
+}
+
+#[test]
+fn a_log_that_was_tampered_with_is_found_out() {
+    let data = tempdir().unwrap();
+    let coordinator = Coordinator::start(data.path(), &[]);
+    let shell = Shell::new(&coordinator);
+    for cores in 1..=6 {
+        shell.prints(&format!("meanfield ctl capacity set default {cores} 16Gi"));
+    }
+    let whole = shell.json("audit list");
+    let head = shell.json("audit verify")["head"].as_str().unwrap().to_owned();
+    let verify = |name: &str, log: &Value, flags: &str| {
+        fs::write(shell.directory.path().join(name), log.to_string()).unwrap();
+        format!("audit verify --file {name} {flags}")
+    };
+    let tampered = |change: fn(&mut Vec<Value>)| {
+        let mut log = whole.clone();
+        change(log["entries"].as_array_mut().unwrap());
+        log
+    };
+    shell.prints(&format!("meanfield ctl {}", verify("whole", &whole, "")));
+    let changed = tampered(|entries| entries[2]["actor"] = "somebody".into());
+    shell.fails(&verify("changed", &changed, ""), 2, &["entry 3 was changed"]);
+    let missing = tampered(|entries| drop(entries.remove(3)));
+    shell.fails(&verify("missing", &missing, ""), 2, &["entry 4 is missing"]);
+    let cut = tampered(|entries| entries.truncate(4));
+    shell.fails(&verify("cut", &cut, ""), 2, &["entries 5 to 6 are missing"]);
+    let moved = tampered(|entries| entries.swap(1, 2));
+    shell.fails(&verify("moved", &moved, ""), 2, &["entry 2 stands in another place"]);
+    // A log that is whole in itself, but not the one whose head was written down.
+    let mut short = tampered(|entries| entries.truncate(4));
+    let (sequence, hash) = (short["entries"][3]["sequence"].clone(), short["entries"][3]["hash"].clone());
+    short["head"] = serde_json::json!({ "sequence": sequence, "hash": hash });
+    shell.prints(&format!("meanfield ctl {}", verify("short", &short, "")));
+    shell.fails(&verify("short", &short, &format!("--head {head}")), 2, &["no entry 6"]);
+    shell.prints(&format!("meanfield ctl audit verify --head {head}"));
+}
+
+#[test]
+fn events_are_followed_to_the_end() {
+    let data = tempdir().unwrap();
+    let mut coordinator = Coordinator::start(data.path(), &[]);
+    let shell = Shell::new(&coordinator);
+    let file = shell.directory.path().join("events");
+    let line = "meanfield ctl events follow -o json > events";
+    let follower = std::thread::scope(|scope| {
+        let follower = scope.spawn(|| shell.run(line));
+        // Orders until one is seen: nobody knows when the stream is open.
+        eventually("an order is seen", || {
+            shell.prints("meanfield ctl pause on && meanfield ctl pause off");
+            fs::read_to_string(&file).ok().filter(|text| text.contains("\"resumed\""))
+        });
+        coordinator.process.terminate();
+        follower.join().unwrap()
+    });
+    assert!(follower.status.success(), "{}", String::from_utf8_lossy(&follower.stderr));
+    let text = fs::read_to_string(&file).unwrap();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.last().unwrap()["kind"], "closing");
+    assert!(events.windows(2).all(|pair| pair[0]["id"].as_u64() <= pair[1]["id"].as_u64()));
+}
