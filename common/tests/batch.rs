@@ -16,7 +16,7 @@ use meanfield_common::{
 use proptest::prelude::*;
 
 fn moving() -> impl Strategy<Value = Option<Moving>> {
-    prop::option::of((0..=1 << 30_u64, 0..=1 << 30_u64))
+    prop::option::of((0..=1_u64 << 30, 0..=1_u64 << 30))
         .prop_map(|of| of.map(|(cpu, memory)| Moving::clamped(cpu, memory)))
 }
 
