@@ -62,7 +62,7 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
     ];
     let flags = flags.iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag);
     let wanted = Lifecycle::ALL.iter().position(|state| directives.lifecycle == Some(*state));
-    let flags = flags | LIFECYCLE * wanted.map_or(0, |place| place as u16 + 1);
+    let flags = flags | (LIFECYCLE * wanted.map_or(0, |place| place as u16 + 1));
     out.push(TAKEN);
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend_from_slice(&sequence.0.to_le_bytes());
