@@ -7,7 +7,7 @@
 //! - [`config`]: every setting of the learner; [`presets`]: the paper's values and ours.
 //! - [`ppo`]: one update, from a [`rollout::Batch`] to new parameters.
 //! - [`actor_critic`]: the two networks, and how an action is chosen.
-//! - [`network`] and `kernels`: the arithmetic, written for plain x86-64.
+//! - [`network`] and `kernels`: the arithmetic, written so that the compiler vectorises it.
 //! - [`forecast`]: how high a load may go, as quantiles.
 //! - [`checkpoint`]: parameters and training state as safetensors bytes.
 //!
