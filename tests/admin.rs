@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
+use meanfield_learner::{ActorCritic, Config};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -66,6 +67,8 @@ fn every_command_of_the_document_does_as_it_says() {
     let shell = Shell::new(&coordinator);
     let network = root().join("agent-sidecar/data/forecast.safetensors");
     fs::copy(network, shell.directory.path().join("forecast.safetensors")).unwrap();
+    let network = ActorCritic::new(Config::preset_default(), 1).unwrap().save().unwrap();
+    fs::write(shell.directory.path().join("model.safetensors"), &network).unwrap();
     let has_curl = Command::new("curl").arg("--version").output().is_ok();
     let document = fs::read_to_string(root().join("docs/admin-api.md")).unwrap();
     let blocks = document.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -79,14 +82,16 @@ fn every_command_of_the_document_does_as_it_says() {
         assert!(!output.is_empty() || line.contains('>') || line.starts_with("curl"), "{line} says nothing");
         run += 1;
     }
-    assert!(run >= 35, "{run}");
+    assert!(run >= 63, "{run}");
     let copied = fs::read(shell.directory.path().join("copy.safetensors")).unwrap();
     assert_eq!(copied, fs::read(shell.directory.path().join("forecast.safetensors")).unwrap());
     let log = shell.json("audit list");
     let actions: Vec<_> =
         log["entries"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
     assert_eq!(actions[..4], ["pause", "resume", "pause", "resume"]);
-    assert_eq!(actions.len(), 18, "{actions:?}");
+    // An import is noted before it and after it.
+    assert_eq!(actions.len(), 37, "{actions:?}");
+    assert_eq!(fs::read(shell.directory.path().join("downloaded.safetensors")).unwrap(), network);
 }
 
 #[test]
@@ -111,6 +116,40 @@ fn a_kill_switch_reaches_a_running_agent_and_outlasts_a_kill() {
     shell.fails(&format!("fallback off --if-match {tag}"), 3, &["precondition-failed"]);
     agent.logs("the policy decides again");
     assert!(shell.prints("meanfield ctl audit verify").starts_with("2 entries"));
+}
+
+#[test]
+fn a_pool_is_made_joined_and_removed_over_a_kill() {
+    let data = tempdir().unwrap();
+    let mut coordinator = Coordinator::start(data.path(), &["--max-pools", "2"]);
+    let shell = Shell::new(&coordinator);
+    shell.prints("meanfield ctl pools create shop --kind tenant --description 'the shop'");
+    shell.fails("pools create shop", 3, &["precondition-failed", "If-None-Match"]);
+    shell.fails("pools create another", 3, &["too-many-pools", "2 pools"]);
+    shell.fails("pools create shop --kind rack", 64, &["rack", "tenant"]);
+    shell.prints("meanfield ctl pools set shop --team-reward weighted");
+    let agent = coordinator.agent(&["--function", "primes", "--pool", "shop"]);
+    let counts = || {
+        eventually("one counts in the pool", || {
+            (shell.json("pools show shop")["mean_field"]["count"] == 1).then_some(())
+        });
+    };
+    counts();
+    coordinator.process.kill();
+    let _coordinator = coordinator.restart(data.path(), &["--max-pools", "2"]);
+    let pool = shell.json("pools show shop");
+    assert_eq!(pool["settings"]["kind"], "tenant", "what `set` does not name stays");
+    assert_eq!(
+        (&pool["settings"]["description"], &pool["settings"]["team_reward"]),
+        (&"the shop".into(), &"weighted".into())
+    );
+    counts();
+    shell.fails("pools remove shop", 3, &["pool-in-use", "has 1 members"]);
+    shell.fails("pools remove default", 3, &["configured-pool"]);
+    drop(agent);
+    shell.prints("meanfield ctl agents remove shop:primes");
+    shell.prints("meanfield ctl pools remove shop");
+    shell.fails("pools show shop", 3, &["unknown-pool", "shop"]);
 }
 
 #[test]
@@ -164,6 +203,41 @@ fn a_log_that_was_tampered_with_is_found_out() {
     shell.prints(&format!("meanfield ctl {}", verify("short", &short, "")));
     shell.fails(&verify("short", &short, &format!("--head {head}")), 2, &["no entry 6"]);
     shell.prints(&format!("meanfield ctl audit verify --head {head}"));
+}
+
+#[test]
+fn scarcity_is_enforced_advised_and_reported_down_to_a_running_agent() {
+    let data = tempdir().unwrap();
+    let coordinator = Coordinator::start(data.path(), &[]);
+    let _agent = coordinator.agent(&["--function", "primes"]);
+    coordinator.await_members(&["primes"], 2);
+    let shell = Shell::new(&coordinator);
+    shell.prints("meanfield ctl capacity set default 300m 64Gi");
+    let cut = eventually("it is cut", || {
+        let open = shell.json("pools cuts default --state open");
+        open["cuts"].as_array()?.first().cloned()
+    });
+    assert_eq!((&cut["agent"], &cut["enforced"]), (&Value::from("primes"), &Value::from(true)), "{cut}");
+    assert!(cut["granted"]["cores"].as_f64() <= Some(0.3) && cut["wanted"]["cores"].as_f64() > Some(0.3), "{cut}");
+    let table = shell.prints("meanfield ctl pools cuts");
+    assert!(table.contains("primes") && table.contains("LASTED") && table.contains("open"), "{table}");
+    let too_much = "agents entitlement primes --min-cores 1";
+    shell.fails(too_much, 3, &["minimum.cores: 1 is not at most 0.3", "beside the other minimums"]);
+    shell.fails("pools scarcity set default --mode on", 64, &["one of off, advise, enforce"]);
+
+    shell.prints("meanfield ctl pools scarcity set default --mode advise");
+    eventually("it is advised", || {
+        let agent = shell.json("agents show primes");
+        (!agent["advice"].is_null() && agent["grant"].is_null()).then_some(())
+    });
+    shell.prints("meanfield ctl pools scarcity set default --capacity reported");
+    let effective = eventually("its node is the capacity", || {
+        let capacity = shell.json("capacity show default");
+        capacity["effective"]["cores"].as_f64()
+    });
+    let shown = shell.json("pools scarcity show default");
+    assert!(effective >= 1.0 && shown["nodes"].as_u64() >= Some(1), "{effective} cores of {shown}");
+    assert_eq!(shell.json("pools cuts --state open")["cuts"], Value::Array(vec![]), "there is room");
 }
 
 #[test]

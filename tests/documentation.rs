@@ -1,17 +1,16 @@
-//! What the documents say about files, metrics and flags is true, and complete.
+//! What the documents say about files and metrics is true, and complete; so are the alerts and the dashboard.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use meanfield_learner::{ActorCritic, Config};
 use reqwest::Method;
+use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::{
-    command_line::{commands, printed},
-    support::{Coordinator, root},
-};
+use crate::support::{Coordinator, Http, eventually, root};
 
-const METRICS: &str = "meanfield_coordinator_";
+/// What the names of all metrics begin with.
+const METRICS: [&str; 2] = ["meanfield_coordinator_", "meanfield_agent_"];
 
 fn read(document: &str) -> String {
     fs::read_to_string(root().join(document)).unwrap_or_else(|error| panic!("{document}: {error}"))
@@ -42,59 +41,93 @@ fn links_lead_somewhere() {
     }
 }
 
-/// Every metric in the text between backticks, without labels.
-fn documented_metrics(text: &str) -> BTreeSet<String> {
-    let code = text.split('`').filter(|code| code.starts_with(METRICS));
-    code.map(|code| code.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()).collect()
+/// Every name of a metric in a text.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let starts = METRICS.iter().flat_map(|prefix| text.match_indices(prefix));
+    starts.map(|(at, _)| text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()).collect()
 }
 
-#[test]
-fn every_metric_is_documented_and_every_documented_metric_exists() {
+/// The names of the families that a process serves, and of the series that its histograms have.
+fn served(text: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
+    for (name, kind) in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')) {
+        match kind {
+            "counter" => drop(families.insert(format!("{name}_total"))),
+            "info" => drop(families.insert(format!("{name}_info"))),
+            "histogram" => {
+                series.extend(["bucket", "sum", "count"].map(|part| format!("{name}_{part}")));
+                families.insert(name.to_owned());
+            }
+            _ => drop(families.insert(name.to_owned())),
+        }
+    }
+    (families, series)
+}
+
+/// Every family of the coordinator and of an agent, and what may be asked for in queries.
+fn metrics() -> (BTreeSet<String>, BTreeSet<String>) {
     let data = tempdir().unwrap();
     // Means of a pool exist once somebody has reported, scarcity where there is a capacity, versions where there are models.
     let coordinator = Coordinator::start(data.path(), &["--capacity", "default=4,16Gi"]);
-    let _agent = coordinator.agent(&["--function", "base64"]);
+    let agent = coordinator.agent(&["--function", "base64", "--metrics-listen", "127.0.0.1:0"]);
     coordinator.await_members(&["base64"], 1);
     let network = ActorCritic::new(Config::preset_default(), 1).unwrap();
     coordinator.upload(Method::POST, "/v1/models/cpu", network.save().unwrap());
-    let metrics = coordinator.metrics();
-
-    let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-    let exist: BTreeSet<_> = families
-        .map(|(name, kind)| match kind {
-            "counter" => format!("{name}_total"),
-            "info" => format!("{name}_info"),
-            _ => name.to_owned(),
-        })
-        .collect();
-    assert!(exist.iter().all(|name| name.starts_with(METRICS)), "{exist:?}");
-    assert_eq!(documented_metrics(&read("docs/metrics.md")), exist);
-
-    // Alerts on a metric that nobody serves would never fire.
-    let alerts = read("manifests/prometheus/alerts.yml");
-    let alerted = alerts
-        .match_indices(METRICS)
-        .map(|(at, _)| alerts[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>());
-    let alerted: BTreeSet<_> = alerted.collect();
-    assert!(alerted.len() >= 3 && alerted.is_subset(&exist), "{alerted:?}");
-}
-
-/// The section of a command in docs/configuration.md: its help, without blanks at the ends of lines.
-fn section(command: &str) -> String {
-    let words: Vec<_> = command.split(' ').collect();
-    let help = printed(&[words.as_slice(), &["--help"]].concat());
-    let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
-    format!("## meanfield {command}\n\n```text\n{}\n```\n", lines.join("\n"))
+    let address = eventually("it says where its metrics are", || {
+        let log = agent.log();
+        Some(log.split_once("serving metrics address=")?.1.lines().next()?.to_owned())
+    });
+    let own = Http::new().request(Method::GET, &format!("http://{address}/metrics"));
+    let (mut families, mut series) = served(&coordinator.metrics());
+    let (of_agent, of_its_histograms) = served(&own);
+    assert!(families.len() > 30 && of_agent.len() > 10);
+    families.extend(of_agent);
+    series.extend(of_its_histograms);
+    // A histogram itself is no series.
+    let alone = families.iter().filter(|name| !series.contains(&format!("{name}_bucket")));
+    let may_be_asked = alone.chain(&series).cloned().collect();
+    (families, may_be_asked)
 }
 
 #[test]
-fn settings_are_documented_as_the_help_says() {
-    let text = read("docs/configuration.md");
-    let (_, documented) = text.split_once("\n## meanfield ").unwrap();
-    let documented = format!("## meanfield {documented}");
-    let sections: Vec<_> = commands().iter().map(|command| section(command)).collect();
-    for (documented, wanted) in documented.lines().zip(sections.join("\n").lines()) {
-        assert_eq!(documented, wanted, "docs/configuration.md must repeat the help of every command");
+fn every_metric_is_documented_and_every_one_that_is_asked_for_exists() {
+    let (exist, may_be_asked) = metrics();
+    assert!(exist.iter().all(|name| METRICS.iter().any(|prefix| name.starts_with(prefix))), "{exist:?}");
+    assert_eq!(metrics_in(&read("docs/metrics.md")), exist);
+    // Alerts on a metric that nobody serves would never fire, and panels would stay empty.
+    for (file, least) in [("manifests/prometheus/alerts.yml", 3), ("manifests/grafana/meanfield.json", 30)] {
+        let asked = metrics_in(&read(file));
+        let missing: Vec<_> = asked.difference(&may_be_asked).collect();
+        assert!(asked.len() >= least && missing.is_empty(), "{file}: {missing:?}");
     }
-    assert!(documented == sections.join("\n"), "docs/configuration.md has more or fewer lines than the help");
+}
+
+#[test]
+fn the_dashboard_is_one_that_can_be_imported() {
+    let dashboard: Value = serde_json::from_str(&read("manifests/grafana/meanfield.json")).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    assert!(variables.iter().any(|one| one["name"] == "datasource" && one["type"] == "datasource"));
+    let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len(), "an id twice");
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        let title = panel["title"].as_str().unwrap();
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
+        for place in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(place.0 < 24 && taken.insert(place), "{title} lies on another panel");
+        }
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        for target in panel["targets"].as_array().unwrap() {
+            let expr = target["expr"].as_str().unwrap();
+            assert!(!metrics_in(expr).is_empty(), "{title}: {expr}");
+            for pair in [['(', ')'], ['{', '}'], ['[', ']']] {
+                let [open, close] = pair.map(|bracket| expr.matches(bracket).count());
+                assert_eq!(open, close, "{title}: {expr}");
+            }
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! A coordinator that is killed under load, again and again: what it acknowledged is there, and nothing is there twice.
 //!
-//! Several clients append steps and others register and leave at the same time. After a drawn number of acknowledgements
-//! the coordinator gets SIGKILL, in the middle of whatever it does, and is started again where it was. `MEANFIELD_KILLS`
-//! says how often, `MEANFIELD_KILL_SEED` where the draws begin.
+//! Several clients append steps, others register and leave, and an operator gives orders at the same time. After a drawn
+//! number of acknowledgements the coordinator gets SIGKILL, in the middle of whatever it does, and is started again where it
+//! was. Then members, steps, orders and the audit log are compared with what was acknowledged, and the mean field, to which
+//! every heartbeat is sent twice, to the bit with one that is computed here. `MEANFIELD_KILLS` says how often,
+//! `MEANFIELD_KILL_SEED` where the draws begin.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,9 +13,14 @@ use std::{
     thread,
 };
 
+use meanfield_common::{
+    mean_field::{Contribution, Sums},
+    wire::{Answer, Heartbeat},
+};
+use meanfield_coordinator::audit::{Page, verify};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -51,9 +58,13 @@ impl Caller {
         Self::with(other.url.clone(), other.token.clone())
     }
 
-    /// The body of a good answer. Anything but a good answer or none is a failure of the test.
     fn post(&self, path: &str, body: &Value) -> Result<Value, Gone> {
-        let request = self.client.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
+        self.send(Method::POST, path, body)
+    }
+
+    /// The body of a good answer. Anything but a good answer or none is a failure of the test.
+    fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, Gone> {
+        let request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
         let answer = self.runtime.block_on(async {
             let response = request.send().await.map_err(|_| Gone)?;
             let (status, text) = (response.status(), response.text().await.map_err(|_| Gone)?);
@@ -129,11 +140,10 @@ impl Appender {
         }
     }
 
-    /// A heartbeat that says where it stands.
-    fn report(&self, caller: &Caller, sequence: u64, level: f64) {
-        let body = json!({"epoch": self.epoch, "sequence": sequence, "state": state(level),
-            "action": {"cpu": 0, "memory": 0, "replicas": 0}, "reward": level});
-        assert!(caller.post(&format!("/v1/agents/{}/heartbeat", self.id), &body).is_ok());
+    /// Sends a heartbeat, and what was answered.
+    fn report(&self, caller: &Caller, heartbeat: &Value) -> Value {
+        let answer = caller.post(&format!("/v1/agents/{}/heartbeat", self.id), heartbeat);
+        answer.unwrap_or_else(|Gone| panic!("no answer"))
     }
 }
 
@@ -213,18 +223,88 @@ fn check_steps(coordinator: &Coordinator, appenders: &[Appender]) -> usize {
     rows
 }
 
-/// The mean field is what those who have reported since the start add up to.
+/// The mean field is what those who have reported since the start add up to, and what each is told is that without it.
 fn check_mean_field(coordinator: &Coordinator, appenders: &[Appender], round: u64) {
+    assert_eq!(coordinator.mean_field_count(), 0, "nobody counts before reporting");
     let caller = Caller::new(coordinator);
-    let levels: Vec<f64> = (0..appenders.len()).map(|at| ((round as f64 + at as f64) * 0.137).fract()).collect();
-    for (one, level) in appenders.iter().zip(&levels) {
-        one.report(&caller, round, *level);
+    let beats: Vec<Value> = (0..appenders.len())
+        .map(|at| {
+            let level = ((round as f64 + at as f64) * 0.137).fract();
+            json!({"epoch": appenders[at].epoch, "sequence": round, "state": state(level), "reward": level,
+                "action": {"cpu": 1, "memory": -1, "replicas": i64::from(at % 2 == 0)}})
+        })
+        .collect();
+    let contributions = beats.iter().map(|beat| {
+        let beat: Heartbeat = serde_json::from_value(beat.clone()).unwrap();
+        Contribution::new(&beat.state, &beat.action, beat.reward)
+    });
+    let contributions: Vec<_> = contributions.collect();
+    let mut sums = Sums::default();
+    contributions.iter().for_each(|one| sums.add(one));
+    // Twice, as after a lost answer: the second time counts nothing, and is answered with everybody there.
+    for second in [false, true] {
+        for ((one, beat), contribution) in appenders.iter().zip(&beats).zip(&contributions) {
+            let answer: Answer = serde_json::from_value(one.report(&caller, beat)).unwrap();
+            if second {
+                assert_eq!(answer.auxiliary, sums.without(contribution).auxiliary());
+            }
+        }
     }
     let field = &coordinator.get::<Value>("/v1/pools/default")["mean_field"];
-    let mean = levels.iter().sum::<f64>() / levels.len() as f64;
-    assert_eq!(field["count"], levels.len());
+    let expected = serde_json::to_value(sums.auxiliary()).unwrap();
+    assert_eq!(field["count"], appenders.len());
+    for name in ["cpu_limit", "memory_limit", "vertical", "horizontal", "slo_preservation", "utilisation"] {
+        assert_eq!(field[name], expected[name], "{name}");
+    }
+    // The same without our own arithmetic.
+    let levels = beats.iter().map(|beat| beat["state"]["slo_preservation"].as_f64().unwrap());
+    let mean = levels.sum::<f64>() / beats.len() as f64;
     let found = field["slo_preservation"]["mean"].as_f64().unwrap();
     assert!((found - mean).abs() < 1e-6, "{found} is not {mean}");
+}
+
+/// One who orders capacities, each one core more than the last.
+#[derive(Debug, Default)]
+struct Operator {
+    sent: u64,
+    acknowledged: BTreeSet<u64>,
+}
+
+impl Operator {
+    fn run(&mut self, caller: &Caller, acknowledged_by_all: &AtomicU64) {
+        loop {
+            self.sent += 1;
+            let body = json!({"cores": self.sent, "memory_gib": 1024});
+            if caller.send(Method::PUT, "/v1/pools/default/capacity", &body).is_err() {
+                return;
+            }
+            self.acknowledged.insert(self.sent);
+            acknowledged_by_all.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Each order that was acknowledged is in the log once, others once at most, in their order, and the last one counts.
+    fn check(&self, coordinator: &Coordinator) {
+        let (mut entries, mut after) = (Vec::new(), 0);
+        let (anchor, head) = loop {
+            let page: Page = coordinator.get(&format!("/v1/audit?limit=1000&after={after}"));
+            entries.extend(page.entries);
+            match page.next {
+                Some(next) => after = next,
+                None => break (page.anchor, page.head),
+            }
+        };
+        assert_eq!(verify(anchor, &entries, head), []);
+        let cores = |state: &Value| state["cores"].as_f64().unwrap() as u64;
+        let ordered: Vec<u64> =
+            entries.iter().map(|entry| cores(&serde_json::from_str(&entry.after).unwrap())).collect();
+        assert!(ordered.is_sorted_by(|one, next| one < next), "an order was carried out twice: {ordered:?}");
+        let there: BTreeSet<u64> = ordered.iter().copied().collect();
+        assert!(there.is_superset(&self.acknowledged), "missing: {:?}", self.acknowledged.difference(&there));
+        assert!(ordered.last().is_none_or(|last| *last <= self.sent));
+        let state = &coordinator.get::<Value>("/v1/pools/default/capacity")["ordered"];
+        assert_eq!(ordered.last().copied(), (!state.is_null()).then(|| cores(state)));
+    }
 }
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -248,12 +328,13 @@ fn what_a_killed_coordinator_acknowledged_is_there_once() {
         .collect();
     let mut churners: Vec<Churner> =
         (0..CHURNERS).map(|at| Churner { name: format!("churner-{at}"), ..Churner::default() }).collect();
+    let mut operator = Operator::default();
     let (mut acknowledged, mut rows) = (0, 0);
     for kill in 1..=kills {
         let acknowledged_by_all = AtomicU64::new(0);
         let wanted = random.random_range(5..150);
         let seeds: Vec<u64> = appenders.iter().map(|_| random.random()).collect();
-        let callers: Vec<_> = (0..APPENDERS + CHURNERS).map(|_| Caller::new_like(&caller)).collect();
+        let callers: Vec<_> = (0..APPENDERS + CHURNERS + 1).map(|_| Caller::new_like(&caller)).collect();
         thread::scope(|scope| {
             let (some, others) = callers.split_at(APPENDERS);
             for ((one, caller), seed) in appenders.iter_mut().zip(some).zip(seeds) {
@@ -264,6 +345,9 @@ fn what_a_killed_coordinator_acknowledged_is_there_once() {
                 let all = &acknowledged_by_all;
                 scope.spawn(move || one.run(caller, all));
             }
+            if let (operator, Some(caller), all) = (&mut operator, others.last(), &acknowledged_by_all) {
+                scope.spawn(move || operator.run(caller, all));
+            }
             eventually("enough is acknowledged", || {
                 (acknowledged_by_all.load(Ordering::Relaxed) >= wanted).then_some(())
             });
@@ -272,6 +356,7 @@ fn what_a_killed_coordinator_acknowledged_is_there_once() {
         acknowledged += acknowledged_by_all.load(Ordering::Relaxed);
         coordinator = coordinator.restart(data.path(), &PATIENT);
         churners.iter_mut().for_each(|one| one.check(&coordinator));
+        operator.check(&coordinator);
         check_mean_field(&coordinator, &appenders, kill);
         rows = check_steps(&coordinator, &appenders);
     }

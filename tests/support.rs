@@ -108,6 +108,10 @@ impl Process {
         eventually(&format!("`{}` logs {text:?}", self.name), || self.log().contains(text).then_some(()));
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -152,6 +156,7 @@ pub(crate) struct Member {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) epoch: u64,
+    pub(crate) category: String,
     pub(crate) paused: bool,
     pub(crate) sequence: Option<u64>,
     pub(crate) local: Option<BTreeMap<String, f64>>,
@@ -249,6 +254,20 @@ impl Coordinator {
         serde_json::from_str(&self.request(Method::GET, path)).unwrap()
     }
 
+    /// Status and text of any answer, also of a refusal.
+    pub(crate) fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> (u16, String) {
+        let url = format!("{}{path}", self.url());
+        let mut request = self.http.client.request(method, &url).bearer_auth(&self.http.token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = async {
+            let response = request.send().await?;
+            Ok::<_, reqwest::Error>((response.status().as_u16(), response.text().await?))
+        };
+        self.http.runtime.block_on(answer).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
     pub(crate) fn post(&self, path: &str) {
         self.request(Method::POST, path);
     }
@@ -268,6 +287,12 @@ impl Coordinator {
         let request =
             self.http.client.request(method, &url).header("content-type", "application/octet-stream").body(file);
         self.http.send(&url, request);
+    }
+
+    /// Sends an order.
+    pub(crate) fn order(&self, method: Method, path: &str, body: &Value) {
+        let url = format!("{}{path}", self.url());
+        self.http.send(&url, self.http.client.request(method, &url).json(body));
     }
 
     pub(crate) fn metrics(&self) -> String {

@@ -1,6 +1,6 @@
 //! One agent, one step: observe, heartbeat, record, decide, guard, actuate.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use meanfield_common::{
     action::Action,
@@ -10,22 +10,27 @@ use meanfield_common::{
     resources::{MilliCores, Resources, Scale},
     reward::{Penalties, Reward, Shape},
     state::LocalState,
+    trace::Context,
     wire::Directives,
 };
 
 use crate::{
     Error,
     environment::{Environment, Target},
+    following::Following,
     guard::{
         self, Clip,
         budget::{self, Reserved},
     },
     link::Link,
     membership::{self, Membership},
+    metrics::Metrics,
     policy::{Decision, Feedback, Policy, View},
+    profile::Profile,
     scarcity::{Claimant, Told},
     sharing::Sharing,
     teaching::Teaching,
+    trajectories::Recorder,
 };
 
 /// An agent of one workload.
@@ -38,7 +43,12 @@ pub struct Agent<E, L, P> {
     fallback: Option<Fallback>,
     sharing: Option<Sharing>,
     teaching: Option<Teaching>,
+    following: Option<Following>,
+    recorder: Option<Recorder>,
+    profile: Option<Profile>,
     shape: Shape,
+    exports: bool,
+    metrics: Option<Arc<Metrics>>,
     memory: Memory,
 }
 
@@ -69,6 +79,8 @@ struct Memory {
     directives: Directives,
     claimant: Claimant,
     told: Told,
+    /// How many nodes were named.
+    turn: usize,
     /// Where the last decision would have gone without a change budget.
     aim: Option<Reserved>,
 }
@@ -117,7 +129,12 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             fallback: None,
             sharing: None,
             teaching: None,
+            following: None,
+            recorder: None,
+            profile: None,
             shape,
+            exports: false,
+            metrics: None,
             memory: Memory::default(),
         }
     }
@@ -132,15 +149,62 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         self.teaching = Some(teaching);
     }
 
+    /// Keeps the network that the policy decides with at the version of its base model that is served.
+    pub fn keep_up(&mut self, following: Following) {
+        self.following = Some(following);
+    }
+
+    /// Hands in what each step was and came to.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Has the category follow what the workload is seen to use.
+    pub fn infer(&mut self, profile: Profile) {
+        self.profile = Some(profile);
+    }
+
+    /// Hands in the last recorded steps, within a grace; nothing is recorded from here on.
+    pub async fn finish(&mut self) {
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish().await;
+        }
+    }
+
     /// Has this policy decide while an operator's kill switch is on. Without one, the workload is left as it is.
     pub fn fall_back_to(&mut self, policy: Box<dyn Policy>) {
         self.fallback = Some(Fallback(policy));
+    }
+
+    /// Says that traces of its steps are exported, and that those who are called should do so too.
+    pub fn export(&mut self) {
+        self.exports = true;
+    }
+
+    /// Whether traces of its steps are exported.
+    pub fn exports(&self) -> bool {
+        self.exports
+    }
+
+    /// Counts its steps here too.
+    pub fn measure(&mut self, metrics: Arc<Metrics>) {
+        self.metrics = Some(metrics);
+    }
+
+    /// Says what the next requests to the coordinator belong to, for whoever follows them there.
+    pub fn follow(&mut self, context: Option<Context>) {
+        self.membership.follow(context);
     }
 
     /// One step. `round` is the round of simulated time in lock-step runs.
     pub async fn step(&mut self, round: Option<u64>) -> Result<Report, Error> {
         // Observe.
         let seen = self.environment.observe().await?;
+        if let Some(category) = self.profile.as_mut().and_then(|profile| profile.observe(&seen)) {
+            self.target.category = category;
+            self.membership.recategorise(category);
+            self.following.iter_mut().for_each(|following| following.recategorise(category));
+        }
         let Target { slo, bounds, .. } = &self.target;
         let state = LocalState::new(&seen, self.memory.rate.unwrap_or(seen.arrival_rate), slo, bounds);
         let reward = self.shape.reward(&seen, slo, self.memory.penalties);
@@ -148,8 +212,14 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         // Heartbeat.
         let reported = Reward::try_from(reward)?;
         let Memory { request, directives, action, .. } = self.memory;
-        let claim = self.memory.claimant.claim(&seen, request.is_some(), self.target.weight, directives.paused);
-        let detail = self.policy.wants_detail();
+        let mut claim = self.memory.claimant.claim(&seen, request.is_some(), self.target.weight, directives.paused);
+        if self.memory.told.wants_nodes() {
+            // One of them with each step, in turn.
+            let nodes = self.environment.nodes();
+            claim.node = nodes.get(self.memory.turn % nodes.len().max(1)).copied();
+            self.memory.turn = self.memory.turn.wrapping_add(1);
+        }
+        let detail = self.policy.wants();
         let here = Reserved { scale: seen.scale, request: seen.request.cpu };
         // Older coordinators know no wishes to move; whoever gives an allowance does.
         let aim = self.memory.aim.filter(|_| !directives.paused).unwrap_or(here);
@@ -157,7 +227,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         let said = membership::Step { round, state, action, reward: reported, claim, detail, moving };
         let answer = self.membership.report(&said).await?;
         if answer.is_none() {
-            self.memory.told.miss();
+            self.memory.told.miss(seen.seconds);
         }
         if let Some(answer) = answer {
             self.memory.told.hear(answer.scarcity, answer.allowance);
@@ -244,9 +314,23 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             Action::between(&seen.scale, &verdict.scale)
         };
 
-        // Share and teach. Last, so that no decision waits for a file.
+        // Hand in: into a queue, so nothing waits.
+        if let Some(recorder) = &mut self.recorder {
+            let told = [(paused, "paused"), (fallback, "fallback")];
+            let told = told.into_iter().filter_map(|(on, name)| on.then_some(name));
+            let said = verdict.clip.filter(|_| !paused).map(Clip::name);
+            recorder.step(self.membership.member(), state, reported, action, said.into_iter().chain(told));
+        }
+
+        // Share, follow and teach. Last, so that no decision waits for a file.
         if let (Some(answer), Some(sharing)) = (&answer, &mut self.sharing) {
             sharing.hear(answer.forecast, &mut self.membership).await;
+        }
+
+        if let (Some(answer), Some(following)) = (&answer, &mut self.following)
+            && let Some(shape) = following.hear(answer.models, &mut self.membership).await
+        {
+            self.shape = shape;
         }
 
         if let (Some(_), Some(teaching)) = (&answer, &mut self.teaching) {
@@ -258,12 +342,18 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         self.memory.action = action;
         self.memory.rate = Some(seen.arrival_rate);
         let (excess, violated) = (slo.excess(&seen), slo.violated(&seen));
-        Ok(Report { seen, reward, action, clip: verdict.clip, connected: answer.is_some(), excess, violated })
+        let report = Report { seen, reward, action, clip: verdict.clip, connected: answer.is_some(), excess, violated };
+        if let Some(metrics) = &self.metrics {
+            metrics.step(&report, &self.memory.directives);
+            self.recorder.iter().for_each(|recorder| metrics.recorded(recorder.outcome()));
+        }
+        Ok(report)
     }
 
     /// Goes on in another environment, with the same membership and policy.
     pub fn move_to(&mut self, environment: E) {
         self.environment = environment;
+        self.recorder.iter_mut().for_each(Recorder::interrupt);
         let Memory { auxiliary, directives, .. } = self.memory;
         // What was granted was for another workload's need.
         self.memory = Memory { auxiliary, directives, ..Memory::default() };

@@ -7,7 +7,7 @@ use meanfield_common::{
     invalid::Invalid,
     observation::Observation,
     resources::{Bounds, MilliCores, Scale},
-    scarcity::Weight,
+    scarcity::{Amount, Cores, Gibibytes, Node, NodeId, Weight},
     slo::Slo,
 };
 use meanfield_simulator::{
@@ -50,6 +50,22 @@ pub trait Environment: Send {
     /// Brings the workload to a scale, or starts to; `request` is the CPU request of each replica where it shall not
     /// follow from the limit.
     fn actuate(&mut self, scale: Scale, request: Option<MilliCores>) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// What the nodes have on which its replicas run; none where that is not known. Asked for only where the coordinator
+    /// wants to know.
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+}
+
+/// The nodes of a tenant of a simulated cluster, known by their places.
+fn simulated_nodes(cluster: &Cluster, id: TenantId) -> Vec<Node> {
+    let node = |(place, node): (usize, meanfield_simulator::placement::Node)| {
+        let memory_gib = Gibibytes::clamped(node.memory.as_mebi() / 1024.0);
+        let allocatable = Amount { cores: Cores::clamped(node.cores), memory_gib };
+        Node { id: NodeId::of(&format!("node-{place}")), allocatable }
+    };
+    cluster.nodes_of(id).into_iter().map(node).collect()
 }
 
 /// A cluster that several agents share; whoever runs the agents advances it.
@@ -87,6 +103,10 @@ impl Environment for Tenant {
         cluster.set_scale(self.id, scale)?;
         Ok(cluster.set_request(self.id, request)?)
     }
+
+    fn nodes(&self) -> Vec<Node> {
+        simulated_nodes(&self.cluster.lock(), self.id)
+    }
 }
 
 /// One function alone on a simulated cluster of its own, which advances one step with each observation.
@@ -119,5 +139,9 @@ impl Environment for Alone {
     async fn actuate(&mut self, scale: Scale, request: Option<MilliCores>) -> Result<(), Error> {
         self.cluster.set_scale(self.id, scale)?;
         Ok(self.cluster.set_request(self.id, request)?)
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        simulated_nodes(&self.cluster, self.id)
     }
 }

@@ -9,7 +9,7 @@ use meanfield_common::{
 };
 
 /// Why a wish was cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Clip {
     /// It left the operator's bounds.
     Bounds,
@@ -19,6 +19,22 @@ pub enum Clip {
     Grant,
     /// It would have moved more than the pool's change budget left.
     Budget,
+}
+
+impl Clip {
+    /// All reasons.
+    pub const ALL: [Self; 4] = [Self::Bounds, Self::Rate, Self::Grant, Self::Budget];
+
+    /// The reason in a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bounds => "bounds",
+            Self::Rate => "rate",
+            Self::Grant => "grant",
+            Self::Budget => "budget",
+        }
+    }
 }
 
 /// The guard's word on a wish.

@@ -3,16 +3,23 @@
 use std::time::Duration;
 
 use meanfield_common::{
-    identity::{AgentId, AgentName, ModelName, PoolName},
+    identity::{AgentId, ModelName, PoolName},
     invalid::Invalid,
     secret::Secret,
+    trace::{self, Context},
+    trajectory::{Append, Appended},
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use meanfield_learner::forecast::MOST_BYTES;
-use reqwest::{Certificate, Client, ClientBuilder, Identity, RequestBuilder, StatusCode, Url, header::CONTENT_TYPE};
+use reqwest::{
+    Certificate, Client, ClientBuilder, Identity, Request, RequestBuilder, StatusCode, Url,
+    header::{CONTENT_TYPE, IF_NONE_MATCH},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::link::{Error, Link, kind};
+use tracing::{Instrument, Span, debug_span, field::Empty};
+
+use crate::link::{Ask, Error, File, Link, kind};
 
 /// How long the coordinator may take; a step must not wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -35,6 +42,8 @@ pub struct Http {
     client: Client,
     base: String,
     token: Secret,
+    /// What requests belong to.
+    step: Option<Context>,
 }
 
 impl Http {
@@ -51,7 +60,7 @@ impl Http {
             return Err(Invalid::new("coordinator", url, "a URL such as http://127.0.0.1:7600 or https://...").into());
         };
         let client = client(parsed.scheme() == "https", trust)?;
-        Ok(Self { client, base: url.trim_end_matches('/').to_owned(), token: token.into() })
+        Ok(Self { client, base: url.trim_end_matches('/').to_owned(), token: token.into(), step: None })
     }
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<reqwest::Response, Error> {
@@ -59,23 +68,59 @@ impl Http {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response, Error> {
-        let response = request.bearer_auth(self.token.expose()).send().await.map_err(|error| unreachable(&error))?;
-        if response.status().is_success() {
-            return Ok(response);
+        let (client, request) = request.bearer_auth(self.token.expose()).build_split();
+        let mut request = request.map_err(|error| unreachable(&error))?;
+        let Some(step) = self.step else { return exchange(&client, request).await };
+        let own = step.child(random());
+        if let Ok(header) = own.to_string().try_into() {
+            request.headers_mut().insert(trace::HEADER, header);
         }
-        let status = response.status();
-        let Ok(problem) = response.json::<Problem>().await else {
-            return Err(Error::Unreachable(format!("answered {status} without a problem")));
-        };
-        Err(match (status, kind(&problem)) {
-            (StatusCode::NOT_FOUND, "unknown-agent") => Error::Unknown,
-            (StatusCode::CONFLICT, "stale-epoch") => Error::Superseded,
-            // Others use the same token too often: that passes, so it is no reason to give up.
-            (StatusCode::TOO_MANY_REQUESTS, _) => Error::Unreachable(problem.detail),
-            _ if status.is_server_error() => Error::Unreachable(problem.detail),
-            _ => Error::Refused(Box::new(problem)),
-        })
+        let span = debug_span!(
+            "call",
+            trace_id = %own.trace,
+            span_id = %own.span,
+            parent_id = %step.span,
+            sampled = own.sampled,
+            method = %request.method(),
+            route = route(request.url().path()),
+            status = Empty
+        );
+        exchange(&client, request).instrument(span).await
     }
+}
+
+/// A path as traces call it: the same for all agents.
+fn route(path: &str) -> String {
+    let parts = path.split('/').map(|part| if part.parse::<AgentId>().is_ok() { "{id}" } else { part });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// Random bytes for an id. Without randomness ids are alike, which harms nothing but traces.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let _ = getrandom::fill(&mut bytes);
+    bytes
+}
+
+async fn exchange(client: &Client, request: Request) -> Result<reqwest::Response, Error> {
+    let response = client.execute(request).await.map_err(|error| unreachable(&error))?;
+    Span::current().record("status", response.status().as_u16());
+    let status = response.status();
+    // What was asked for on condition may be there already.
+    if status.is_success() || status == StatusCode::NOT_MODIFIED {
+        return Ok(response);
+    }
+    let Ok(problem) = response.json::<Problem>().await else {
+        return Err(Error::Unreachable(format!("answered {status} without a problem")));
+    };
+    Err(match (status, kind(&problem)) {
+        (StatusCode::NOT_FOUND, "unknown-agent") => Error::Unknown,
+        (StatusCode::CONFLICT, "stale-epoch") => Error::Superseded,
+        // Others use the same token too often: that passes, so it is no reason to give up.
+        (StatusCode::TOO_MANY_REQUESTS, _) => Error::Unreachable(problem.detail),
+        _ if status.is_server_error() => Error::Unreachable(problem.detail),
+        _ => Error::Refused(Box::new(problem)),
+    })
 }
 
 /// A client for coordinators, by https if `secure`, that believes whom it is told to.
@@ -139,6 +184,10 @@ fn unreachable(error: &reqwest::Error) -> Error {
 }
 
 impl Link for Http {
+    fn follow(&mut self, step: Option<Context>) {
+        self.step = step;
+    }
+
     async fn register(&mut self, register: &Register) -> Result<Registered, Error> {
         read(self.post("/v1/agents", register).await?).await
     }
@@ -157,10 +206,28 @@ impl Link for Http {
         download(self.send(request).await?, MOST_BYTES).await
     }
 
-    async fn base_model(&mut self, model: &ModelName, pool: &PoolName, name: &AgentName) -> Result<Vec<u8>, Error> {
-        let [model, pool, name] = [model.as_str(), pool.as_str(), name.as_str()].map(|name| name.replace('/', "%2F"));
-        let request = self.client.get(format!("{}/v1/models/{model}/file?agent={pool}%2F{name}", self.base));
-        download(self.send(request).await?, MOST_MODEL_BYTES).await
+    async fn base_model(&mut self, ask: &Ask<'_>) -> Result<Option<File>, Error> {
+        let names = [ask.model.as_str(), ask.pool.as_str(), ask.name.as_str()];
+        let [model, pool, name] = names.map(|name| name.replace('/', "%2F"));
+        let mut url = format!("{}/v1/models/{model}/file?agent={pool}%2F{name}", self.base);
+        if let Some(version) = ask.version {
+            url = format!("{url}&version={version}");
+        }
+        let mut request = self.client.get(url);
+        if let Some(had) = ask.had {
+            request = request.header(IF_NONE_MATCH, format!("\"{had}\""));
+        }
+        let response = self.send(request).await?;
+        if response.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let version = response.headers().get("meanfield-version");
+        let version = version.and_then(|version| version.to_str().ok()?.parse().ok());
+        Ok(Some(File { version, bytes: download(response, MOST_MODEL_BYTES).await? }))
+    }
+
+    async fn append(&mut self, agent: AgentId, append: &Append) -> Result<Appended, Error> {
+        read(self.post(&format!("/v1/agents/{agent}/trajectories"), append).await?).await
     }
 
     async fn contribute(

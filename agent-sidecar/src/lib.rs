@@ -11,28 +11,35 @@
 //! | [`policy`] | who decides: the trait, the queue model and its forecast, PPO, HPA+VPA and other rules |
 //! | [`guard`] | what a decision may not do |
 //! | [`sharing`] | the forecast network that the agents of a pool share |
+//! | [`following`] | the base model that an agent decides with, kept at the version that is served |
 //! | [`teaching`] | what an agent has learnt, handed in for its base model |
+//! | [`profile`] | what a workload needs most, from what it was seen to use |
+//! | [`trajectories`] | recorded steps, handed in beside the loop |
 //! | `scarcity` | what an agent claims of its pool, and what it was told |
 //! | [`fleet`] | many agents on one simulated cluster, in lock-step |
 //! | [`training`], [`turns`] | fleets that learn, at once or one at a time |
 //! | [`pretraining`] | where the shipped forecast network comes from |
 //! | [`yardstick`] | what somebody who knows the arrivals could reach |
-//! | [`daemon`] | one agent in real time |
+//! | [`daemon`], [`metrics`] | one agent in real time, and what it counts |
 
 pub mod agent;
 pub mod daemon;
 pub mod environment;
 pub mod fleet;
+pub mod following;
 pub mod guard;
 pub mod http;
 pub mod link;
 pub mod membership;
+pub mod metrics;
 pub mod policy;
 pub mod pretraining;
+pub mod profile;
 mod scarcity;
 pub mod sharing;
 pub mod teaching;
 pub mod training;
+pub mod trajectories;
 pub mod turns;
 pub mod yardstick;
 

@@ -6,7 +6,10 @@
 use std::future::Future;
 
 use meanfield_common::{
+    digest::Digest,
     identity::{AgentId, AgentName, ModelName, PoolName},
+    trace::Context,
+    trajectory::{Append, Appended},
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 
@@ -27,8 +30,35 @@ pub enum Error {
     Refused(Box<Problem>),
 }
 
+/// Which file of a base model is asked for, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The model.
+    pub model: &'a ModelName,
+    /// This version instead of the one that is served.
+    pub version: Option<u64>,
+    /// The pool of the agent that asks; canaries are drawn by it and by the name.
+    pub pool: &'a PoolName,
+    /// Its name.
+    pub name: &'a AgentName,
+    /// What the file is known by that it has already.
+    pub had: Option<Digest>,
+}
+
+/// A file of a base model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Which version it is, where the coordinator says so.
+    pub version: Option<u64>,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
 /// A way to the coordinator.
 pub trait Link: Send {
+    /// Says what the next requests belong to, for whoever follows them over there.
+    fn follow(&mut self, _: Option<Context>) {}
+
     /// Becomes a member.
     fn register(&mut self, register: &Register) -> impl Future<Output = Result<Registered, Error>> + Send;
 
@@ -47,14 +77,14 @@ pub trait Link: Send {
         async { Err(Error::Unreachable("no files come this way".to_owned())) }
     }
 
-    /// Downloads the version of a base model that is meant for this agent.
-    fn base_model(
-        &mut self,
-        _: &ModelName,
-        _: &PoolName,
-        _: &AgentName,
-    ) -> impl Future<Output = Result<Vec<u8>, Error>> + Send {
+    /// Downloads the version of a base model that is meant for an agent; none if it has that already.
+    fn base_model(&mut self, _: &Ask<'_>) -> impl Future<Output = Result<Option<File>, Error>> + Send {
         async { Err(Error::Unreachable("no files come this way".to_owned())) }
+    }
+
+    /// Hands in recorded steps; they are on disk when this returns. The same again changes nothing.
+    fn append(&mut self, _: AgentId, _: &Append) -> impl Future<Output = Result<Appended, Error>> + Send {
+        async { Err(Error::Unreachable("no steps go this way".to_owned())) }
     }
 
     /// Hands in what an agent has learnt from a base model, with the mean reward that it earned.

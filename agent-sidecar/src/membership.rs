@@ -8,16 +8,20 @@ use std::time::Duration;
 use meanfield_common::{
     action::Action,
     budget::Moving,
-    identity::{AgentName, Epoch, ModelName, PoolName, Sequence},
+    digest::Digest,
+    identity::{AgentId, AgentName, Category, Epoch, ModelName, PoolName, Sequence},
+    mean_field::Aspects,
     reward::Reward,
     scarcity::Claim,
     state::LocalState,
+    trace::Context,
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use tracing::{info, warn};
 
 use crate::{
     environment::Target,
+    following::{Found, Wanted},
     link::{Error, Link, kind},
 };
 
@@ -34,8 +38,8 @@ pub struct Step {
     pub reward: Reward,
     /// What it wants of its pool's capacity.
     pub claim: Claim,
-    /// Whether g shall come with its details.
-    pub detail: bool,
+    /// The details that g shall come with.
+    pub detail: Aspects,
     /// How much of its pool's capacity it wants to move; only where the last answer had an allowance.
     pub moving: Option<Moving>,
 }
@@ -49,8 +53,12 @@ pub struct Membership<L> {
     sequence: u64,
     /// Whether the coordinator takes claims; older ones refuse a field that they do not know.
     claims: bool,
+    /// Whether it can be told at registration which details of g are wanted, in the same way.
+    wants: bool,
     /// Whether it takes wishes to move, in the same way.
     moves: bool,
+    /// Whether it takes nodes, in the same way.
+    nodes: bool,
     /// Whether the last attempt got through; only changes are logged.
     reached: bool,
 }
@@ -58,8 +66,11 @@ pub struct Membership<L> {
 impl<L: Link> Membership<L> {
     /// A membership that begins with the first report.
     pub fn new(link: L, target: &Target, pool: PoolName) -> Self {
-        let register = Register { name: target.name.clone(), pool, category: target.category };
-        Self { link, register, registered: None, sequence: 0, claims: true, moves: true, reached: true }
+        let (name, category) = (target.name.clone(), target.category);
+        // What the policy wants of g is known with the first step.
+        let register = Register { name, pool, category, wants: Aspects::NONE };
+        let (claims, wants, moves, nodes) = (true, true, true, true);
+        Self { link, register, registered: None, sequence: 0, claims, wants, moves, nodes, reached: true }
     }
 
     /// The agent's name.
@@ -80,14 +91,33 @@ impl<L: Link> Membership<L> {
         self.registered.map(|registered| registered.epoch)
     }
 
+    /// Says what the next requests belong to.
+    pub(crate) fn follow(&mut self, context: Option<Context>) {
+        self.link.follow(context);
+    }
+
+    /// The id and the current epoch, once registered.
+    #[must_use]
+    pub fn member(&self) -> Option<(AgentId, Epoch)> {
+        self.registered.map(|registered| (registered.agent, registered.epoch))
+    }
+
+    /// The workload is of another category: registers again with the next report if it was registered as something else.
+    pub fn recategorise(&mut self, category: Category) {
+        if self.register.category != category {
+            info!(agent = %self.register.name, category = category.name(), "the category follows what was seen");
+            (self.register.category, self.registered) = (category, None);
+        }
+    }
+
     /// Reports a step; `None` while the coordinator is away.
     ///
     /// # Errors
     /// Only what trying again cannot mend: [`Error::Superseded`] and [`Error::Refused`].
     pub async fn report(&mut self, step: &Step) -> Result<Option<Answer>, Error> {
-        // Four times at most: a coordinator that has forgotten this agent is told again and then asked again, and one
-        // that knows no claims or no moves is asked without.
-        for _ in 0..4 {
+        // Six times at most: a coordinator that has forgotten this agent is told again and then asked again, and one
+        // that knows no claims, no wants, no moves or no nodes is asked without.
+        for _ in 0..6 {
             match self.attempt(step).await {
                 Ok(answer) => {
                     if !self.reached {
@@ -107,7 +137,9 @@ impl<L: Link> Membership<L> {
                     self.reached = false;
                     return Ok(None);
                 }
+                Err(Error::Refused(problem)) if self.wants && knows_no(&problem, "wants") => self.wants = false,
                 Err(Error::Refused(problem)) if self.moves && knows_no(&problem, "moving") => self.moves = false,
+                Err(Error::Refused(problem)) if self.nodes && knows_no(&problem, "claim.node") => self.nodes = false,
                 Err(Error::Refused(problem)) if self.claims && knows_no(&problem, "claim") => {
                     info!(agent = %self.register.name, "the coordinator is an older one: claiming nothing");
                     self.claims = false;
@@ -119,12 +151,13 @@ impl<L: Link> Membership<L> {
     }
 
     async fn attempt(&mut self, step: &Step) -> Result<Answer, Error> {
-        let Registered { agent, epoch, .. } = match self.registered {
+        let Registered { agent, epoch, agreed, .. } = match self.registered {
             Some(registered) => registered,
             None => {
+                self.register.wants = if self.wants { step.detail } else { Aspects::NONE };
                 let registered = self.link.register(&self.register).await?;
-                // It may be another one than before.
-                (self.sequence, self.claims, self.moves) = (0, true, true);
+                // It may be another one than before, and the next one may be newer.
+                (self.sequence, self.claims, self.wants, self.moves, self.nodes) = (0, true, true, true, true);
                 let Registered { epoch, heartbeat_within_ms, .. } = registered;
                 info!(agent = %self.register.name, pool = %self.register.pool, epoch = epoch.0, heartbeat_within_ms, "registered");
                 *self.registered.insert(registered)
@@ -132,9 +165,12 @@ impl<L: Link> Membership<L> {
         };
         self.sequence += 1;
         let Step { round, state, action, reward, claim, detail, moving } = *step;
-        // Who knows no claims knows no details either: both came with the same version.
-        let (sequence, claim, detail) = (Sequence(self.sequence), self.claims.then_some(claim), detail && self.claims);
+        // What was not agreed on is asked for each time. Who knows no claims knows no details either: both came with the
+        // same version.
+        let detail = !agreed.has(detail) && self.claims;
+        let (sequence, claim) = (Sequence(self.sequence), self.claims.then_some(claim));
         let moving = moving.filter(|_| self.moves);
+        let claim = claim.map(|claim| Claim { node: claim.node.filter(|_| self.nodes), ..claim });
         let heartbeat = Heartbeat { epoch, sequence, round, state, action, reward, claim, detail, moving };
         self.link.heartbeat(agent, &heartbeat).await
     }
@@ -145,6 +181,14 @@ impl<L: Link> Membership<L> {
     /// Whatever is in the way: none of it is a reason to stop.
     pub async fn forecast(&mut self) -> Result<Vec<u8>, Error> {
         self.link.forecast(&self.register.pool).await
+    }
+
+    /// Downloads a base model, unless it is the one that is there.
+    ///
+    /// # Errors
+    /// Whatever is in the way: none of it is a reason to stop.
+    pub async fn find(&mut self, wanted: &Wanted, had: Option<Digest>) -> Result<Option<Found>, Error> {
+        wanted.find(&mut self.link, &self.register.pool, &self.register.name, had).await
     }
 
     /// Hands in what was learnt from a base model.
@@ -166,6 +210,7 @@ impl<L: Link> Membership<L> {
     }
 }
 
-fn knows_no(problem: &Problem, field: &str) -> bool {
+/// Whether a coordinator refused a field because it is an older one.
+pub(crate) fn knows_no(problem: &Problem, field: &str) -> bool {
     kind(problem) == "unknown-field" && problem.field.as_deref() == Some(field)
 }

@@ -2,7 +2,7 @@
 
 use meanfield_common::{
     action::Action,
-    mean_field::AuxiliaryState,
+    mean_field::{Aspects, AuxiliaryState},
     observation::Observation,
     resources::{MilliCores, Scale},
     scarcity::Scarcity,
@@ -93,9 +93,9 @@ pub trait Policy: Send {
         Ok(())
     }
 
-    /// Whether it looks at more of the others than g's sums: see [`AuxiliaryState::detail`].
-    fn wants_detail(&self) -> bool {
-        false
+    /// What it looks at of the others beyond g's sums: see [`AuxiliaryState::detail`].
+    fn wants(&self) -> Aspects {
+        Aspects::NONE
     }
 
     /// Forgets the workload's past: a new episode begins.
@@ -112,8 +112,8 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn feedback(&mut self, feedback: Feedback) -> Result<(), crate::Error> {
         (**self).feedback(feedback)
     }
-    fn wants_detail(&self) -> bool {
-        (**self).wants_detail()
+    fn wants(&self) -> Aspects {
+        (**self).wants()
     }
     fn reset(&mut self) {
         (**self).reset();

@@ -9,8 +9,8 @@ use meanfield_common::{
 
 /// How fast the estimate of CPU per request follows what is measured.
 const FOLLOW: f64 = 0.2;
-/// Steps without an answer after which a grant no longer holds: about as long as the coordinator itself remembers an
-/// agent that is silent, and counts on it to yield.
+/// Steps without an answer after which a grant no longer holds, if the coordinator did not say for how long it does: about
+/// as long as the coordinator itself remembers an agent that is silent, and counts on it to yield.
 const HOLDS: u32 = 8;
 /// What is left of a price after each step without an answer.
 const FADE: f64 = 0.8;
@@ -48,6 +48,8 @@ impl Claimant {
             weight,
             pending: Pods::clamped(seen.pending),
             node_utilisation: Share::clamped(seen.node_utilisation),
+            // Said only where it is asked for.
+            node: None,
         }
     }
 
@@ -71,8 +73,8 @@ fn amount(replicas: u32, cpu: MilliCores, mebi: f64) -> Amount {
 
 /// What the coordinator said last, and how long ago.
 ///
-/// Without it the price fades from step to step, since it is a hint that grows old. A grant holds whole for
-/// [`HOLDS`] steps, because others were promised what it withholds and half a grant would serve nobody, and then not at
+/// Without it the price fades from step to step, since it is a hint that grows old. A grant holds whole for as long as
+/// it was given, or for [`HOLDS`] steps, because others were promised what it withholds and half a grant would serve nobody, and then not at
 /// all: a workload must not stay small for want of somebody to lift its cap. Its own guard stays in any case.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Told {
@@ -80,23 +82,32 @@ pub(crate) struct Told {
     /// What may be moved of the pool's capacity; none where nobody limits that.
     allowance: Option<Moving>,
     missed: u32,
+    /// Seconds since it was said, as the workload's time passes.
+    silent: f64,
 }
 
 impl Told {
     pub(crate) fn hear(&mut self, scarcity: Option<Scarcity>, allowance: Option<Moving>) {
-        *self = Self { scarcity, allowance, missed: 0 };
+        *self = Self { scarcity, allowance, missed: 0, silent: 0.0 };
     }
 
-    /// A step without an answer.
-    pub(crate) fn miss(&mut self) {
+    /// A step of so many seconds without an answer.
+    pub(crate) fn miss(&mut self, seconds: f64) {
         self.missed = self.missed.saturating_add(1);
+        self.silent += seconds.max(0.0);
         let lapsed = self.missed >= HOLDS;
         // An allowance is for one step. Without a new one nothing may be moved, as long as a grant would hold.
         self.allowance = self.allowance.map(|_| Moving::default()).filter(|_| !lapsed);
         if let Some(scarcity) = &mut self.scarcity {
             scarcity.price *= FADE;
+            let lapsed = scarcity.valid_ms.map_or(lapsed, |valid| self.silent * 1000.0 >= valid as f64);
             scarcity.grant = scarcity.grant.filter(|_| !lapsed);
         }
+    }
+
+    /// Whether the coordinator wants to know what nodes have.
+    pub(crate) fn wants_nodes(&self) -> bool {
+        self.missed == 0 && self.scarcity.is_some_and(|scarcity| scarcity.nodes)
     }
 
     pub(crate) fn now(&self) -> Option<Scarcity> {
@@ -153,10 +164,11 @@ mod tests {
     fn without_answers_the_price_fades_and_the_grant_ends() {
         let grant = Grant { cores: Some(Cores::clamped(2.0)), memory_gib: None };
         let mut told = Told::default();
-        let scarcity = Scarcity { headroom: Headroom::default(), price: 1.0, grant: Some(grant) };
+        let scarcity =
+            Scarcity { headroom: Headroom::default(), price: 1.0, grant: Some(grant), ..Scarcity::default() };
         told.hear(Some(scarcity), Some(Moving::clamped(500, 500)));
         for step in 1..=HOLDS {
-            told.miss();
+            told.miss(15.0);
             let scarcity = told.now().unwrap();
             assert!((scarcity.price - FADE.powi(step as i32)).abs() < 1e-9);
             assert_eq!(scarcity.grant.is_some(), step < HOLDS, "step {step}");
@@ -164,5 +176,19 @@ mod tests {
         }
         told.hear(None, None);
         assert_eq!((told.now(), told.allowance()), (None, None));
+    }
+
+    #[test]
+    fn a_grant_holds_as_long_as_it_was_given() {
+        let grant = Grant { cores: Some(Cores::clamped(2.0)), memory_gib: None };
+        for (valid_ms, seconds, steps) in [(30_000, 15.0, 2), (30_000, 10.0, 3), (120_000, 15.0, 8), (0, 15.0, 1)] {
+            let mut told = Told::default();
+            told.hear(Some(Scarcity { grant: Some(grant), valid_ms: Some(valid_ms), ..Scarcity::default() }), None);
+            for step in 1..=steps {
+                assert!(told.now().unwrap().grant.is_some(), "{valid_ms} ms, before step {step}");
+                told.miss(seconds);
+            }
+            assert_eq!(told.now().unwrap().grant, None, "{valid_ms} ms");
+        }
     }
 }

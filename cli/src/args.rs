@@ -97,9 +97,12 @@ pub struct CoordinatorArgs {
     /// Where membership, pauses and the token are kept.
     #[arg(long, env = "MEANFIELD_DATA_DIR", default_value = "data", value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// Pools that agents may join.
+    /// Pools that are there from the start. More can be made by the API.
     #[arg(long, env = "MEANFIELD_POOLS", default_value = "default", value_delimiter = ',', value_name = "NAME,...")]
     pub pools: Vec<PoolName>,
+    /// How many pools there may be, those of the API included.
+    #[arg(long, env = "MEANFIELD_MAX_POOLS", default_value_t = 1000, value_name = "COUNT")]
+    pub max_pools: usize,
     /// What the members of a pool may reserve together, such as `default=40,160Gi`: when not everybody's need fits, the
     /// least valuable ones yield. Pools without one are never scarce. An order by the API counts more.
     #[arg(long, env = "MEANFIELD_CAPACITY", value_delimiter = ';', value_parser = capacity, value_name = "POOL=CORES,MEMORY;...")]
@@ -181,6 +184,26 @@ pub enum FallbackName {
     Hold,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CategoryName {
+    /// CPU-intensive.
+    Cpu,
+    /// Memory-intensive.
+    Memory,
+    /// I/O-intensive.
+    Io,
+    /// Whichever it is seen to be.
+    Auto,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     /// URL of the coordinator.
@@ -217,10 +240,23 @@ pub struct AgentArgs {
     /// yet, ppo starts from the coordinator's base model.
     #[arg(long, env = "MEANFIELD_MODEL", value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// The base model to start from, and to hand in to what is learnt [default: the one of the workload's category: cpu,
-    /// memory or io].
-    #[arg(long, env = "MEANFIELD_BASE_MODEL", value_name = "NAME")]
+    /// The base model to start from and to follow, and to hand in to what is learnt [default: the one of --class or of the
+    /// category].
+    #[arg(long, env = "MEANFIELD_BASE_MODEL", conflicts_with = "class", value_name = "NAME")]
     pub base_model: Option<identity::ModelName>,
+    /// Stay with this version of the base model, whatever is served.
+    #[arg(long, env = "MEANFIELD_BASE_VERSION", value_name = "NUMBER")]
+    pub base_version: Option<u64>,
+    /// A finer class than the category: its base model is taken where the coordinator has one, else the category's.
+    #[arg(long, env = "MEANFIELD_CLASS", value_name = "NAME")]
+    pub class: Option<identity::ModelName>,
+    /// What the workload needs most; auto infers it from what it is seen to use, and goes by cpu until then [default: what
+    /// the function declares].
+    #[arg(long, env = "MEANFIELD_CATEGORY", value_enum, value_name = "CATEGORY")]
+    pub category: Option<CategoryName>,
+    /// Hand in what each step was and came to, for the coordinator's database of trajectories.
+    #[arg(long, env = "MEANFIELD_TRAJECTORIES", value_enum, default_value_t = Switch::On)]
+    pub trajectories: Switch,
     /// Go on learning while serving (ppo only), and write the checkpoint back now and then and at the end.
     #[arg(long, env = "MEANFIELD_LEARN", requires = "model", value_parser = BoolishValueParser::new())]
     pub learn: bool,
@@ -242,6 +278,9 @@ pub struct AgentArgs {
     /// Seed of arrivals and exploration.
     #[arg(long, env = "MEANFIELD_SEED", default_value_t = 1)]
     pub seed: u64,
+    /// Serve metrics and a probe at this address (`/metrics`, `/livez`) [default: not].
+    #[arg(long, env = "MEANFIELD_METRICS_LISTEN", value_name = "ADDRESS")]
+    pub metrics_listen: Option<SocketAddr>,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -262,6 +301,10 @@ pub struct LogArgs {
     /// How to log.
     #[arg(long, env = "MEANFIELD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    /// Export traces of steps and requests to the collector at this URL, by OTLP over HTTP, such as
+    /// http://127.0.0.1:4318 [default: no traces].
+    #[arg(long, env = "MEANFIELD_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -172,6 +172,8 @@ fn one_line(error: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn load(file: &str, flags: &[&str]) -> Result<Command, String> {
@@ -225,6 +227,22 @@ mod tests {
         ] {
             let line = load(file, flags).unwrap_err();
             assert!(!line.contains('\n') && parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a file holds: it is taken, or one line says what is wrong.
+        #[test]
+        fn any_file_is_taken_or_refused_in_one_line(
+            section in "(coordinator|agent|demo|eval\\.layers|ctl\\.agents\\.list|[a-z.]{0,6})",
+            key in "(listen|pools|max-body|capacity|suspect-after|config|quick|[a-z-]{0,8})",
+            value in "(-?[0-9]{1,20}|[0-9.e+-]{1,8}|true|\"[ -~]{0,12}\"|\\[[0-9a-z\", ]{0,12}\\]|\\{ a = 1 \\}|[ -~\n]{0,16})",
+            rest in "[ -~\n\\PC]{0,40}",
+        ) {
+            let file = format!("[{section}]\n{key} = {value}\n{rest}");
+            if let Err(line) = load(&file, &[]) {
+                prop_assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
+            }
         }
     }
 }

@@ -6,16 +6,17 @@ use anyhow::Context;
 use meanfield_coordinator::{Clock, Coordinator, Options, models, serve, trajectories::Retention};
 use tokio::net::TcpListener;
 
-use crate::{args::CoordinatorArgs, signals};
+use crate::{args::CoordinatorArgs, signals, telemetry};
 
 pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
-    signals::start_log(&args.log)?;
+    let telemetry = telemetry::start(&args.log, "meanfield-coordinator")?;
     let (rates, limits, tls) = (args.serving.rates(), args.serving.limits(), args.serving.tls()?);
     let options = Options {
         data_dir: Some(args.data_dir),
         suspect_after: args.suspect_after,
         gone_after: args.gone_after,
         pools: args.pools,
+        max_pools: args.max_pools,
         capacities: args.capacity,
         token: args.token,
         rates,
@@ -32,6 +33,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
             kept: args.kept_versions,
         },
         audit_keep: args.audit_keep,
+        exports: telemetry.exports(),
     };
     options.validate()?;
     options.check_listen(args.listen)?;

@@ -6,7 +6,7 @@
 //! | `route` | every route that is called |
 //! | `client` | requests, refusals, entity tags |
 //! | `output`, `yaml` | tables, JSON and YAML |
-//! | `agents`, `pools`, `audit`, `events` | the commands |
+//! | `agents`, `pools`, `models`, `trajectories`, `tokens`, `audit`, `events` | the commands |
 //!
 //! It ends with 0 when all is done, 2 when the audit log is damaged, 3 when the coordinator refused, 64 when the command
 //! line is wrong, and 1 when anything else is in the way.
@@ -16,9 +16,12 @@ pub mod args;
 mod audit;
 mod client;
 mod events;
+mod models;
 mod output;
 mod pools;
 mod route;
+mod tokens;
+mod trajectories;
 mod yaml;
 
 use args::{CtlArgs, CtlCommand, FallbackCommand, PauseCommand, Terms, Whose};
@@ -48,6 +51,9 @@ pub fn run(args: &CtlArgs) -> anyhow::Result<()> {
             CtlCommand::Capacity(command) => pools::capacity(command).await,
             CtlCommand::Budget(command) => pools::budget(command).await,
             CtlCommand::Forecast(command) => pools::forecast(command).await,
+            CtlCommand::Models(command) => models::run(command).await,
+            CtlCommand::Trajectories(command) => trajectories::run(command).await,
+            CtlCommand::Tokens(command) => tokens::run(command).await,
             CtlCommand::Pause(command) => pause(command).await,
             CtlCommand::Fallback(command) => fallback(command).await,
             CtlCommand::Audit(command) => audit::run(command).await,

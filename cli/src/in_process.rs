@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use meanfield_agent::link::{Error, Link};
+use meanfield_agent::link::{Ask, Error, File, Link};
 use meanfield_common::{
-    identity::{AgentId, AgentName, ModelName, PoolName},
+    identity::{AgentId, ModelName, PoolName},
     invalid::Invalid,
     reward::Reward,
     scarcity::Capacity,
+    trajectory::{Append, Appended},
     wire::{Answer, Heartbeat, Leave, Problem, Register, Registered},
 };
 use meanfield_coordinator::{Clock, Coordinator, Options};
@@ -54,9 +55,15 @@ impl Link for InProcess {
         self.0.forecast(pool).map(|forecast| forecast.bytes().to_vec()).map_err(error)
     }
 
-    async fn base_model(&mut self, model: &ModelName, pool: &PoolName, name: &AgentName) -> Result<Vec<u8>, Error> {
-        let file = self.0.model_file(model, None, Some(&format!("{pool}/{name}")));
-        file.map(|(_, version)| version.bytes().to_vec()).map_err(error)
+    async fn base_model(&mut self, ask: &Ask<'_>) -> Result<Option<File>, Error> {
+        let agent = format!("{}/{}", ask.pool, ask.name);
+        let (number, version) = self.0.model_file(ask.model, ask.version, Some(&agent)).map_err(error)?;
+        let other = Some(version.digest()) != ask.had;
+        Ok(other.then(|| File { version: Some(number), bytes: version.bytes().to_vec() }))
+    }
+
+    async fn append(&mut self, agent: AgentId, append: &Append) -> Result<Appended, Error> {
+        self.0.append(agent, append.clone()).await.map_err(error)
     }
 
     async fn contribute(&mut self, model: &ModelName, agent: AgentId, file: &[u8], reward: f64) -> Result<(), Error> {
@@ -79,6 +86,7 @@ fn error(error: meanfield_coordinator::Error) -> Error {
             detail: other.to_string(),
             field: None,
             bound: None,
+            trace_id: None,
         })),
     }
 }

@@ -17,7 +17,9 @@ use meanfield_loadgen::{
     load::{Load, Progress, Report},
     pace::Percentiles,
     swarm::Swarm,
+    tls::Tls,
 };
+use reqwest::Url;
 use tokio::{runtime::Builder, time};
 
 use crate::table::table;
@@ -30,7 +32,7 @@ pub fn run(args: &LoadgenArgs) -> anyhow::Result<()> {
 }
 
 fn swarm(args: &SwarmArgs) -> anyhow::Result<()> {
-    let address = address(&args.coordinator)?;
+    let (address, tls) = place(args)?;
     if !address.ip().is_loopback() && !args.beyond_loopback {
         let bound = "on this machine; --beyond-loopback loads others";
         return Err(Invalid::new("coordinator", &args.coordinator, bound).into());
@@ -40,7 +42,13 @@ fn swarm(args: &SwarmArgs) -> anyhow::Result<()> {
         None => token::read(&args.data_dir).context("no --token is given, and none is found in --data-dir")?,
     };
     let load = Load {
-        swarm: Swarm { address, token: token.into(), pool: args.pool.clone(), connections: args.connections as usize },
+        swarm: Swarm {
+            address,
+            tls,
+            token: token.into(),
+            pool: args.pool.clone(),
+            connections: args.connections as usize,
+        },
         agents: args.agents as usize,
         rate: within("rate", args.rate, 0.001, 1e8)?,
         batch: args.batch as usize,
@@ -72,12 +80,23 @@ fn swarm(args: &SwarmArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The address in a URL such as `http://127.0.0.1:7600`.
-fn address(url: &str) -> anyhow::Result<SocketAddr> {
-    let bad = || Invalid::new("coordinator", format!("{url:?}"), "a URL such as http://127.0.0.1:7600");
-    let host = url.strip_prefix("http://").ok_or_else(bad)?.trim_end_matches('/');
-    let mut found = host.to_socket_addrs().map_err(|_| bad())?;
-    Ok(found.next().ok_or_else(bad)?)
+/// The address in a URL such as `http://127.0.0.1:7600`, and how to speak https to it if that is what it says.
+fn place(args: &SwarmArgs) -> anyhow::Result<(SocketAddr, Option<Tls>)> {
+    let text = &args.coordinator;
+    let bad = || Invalid::new("coordinator", format!("{text:?}"), "a URL such as http://127.0.0.1:7600 or https://...");
+    let url = Url::parse(text).map_err(|_| bad())?;
+    let host = url.host_str().filter(|_| ["http", "https"].contains(&url.scheme()) && url.path() == "/");
+    let (Some(host), Some(port)) = (host, url.port_or_known_default()) else { return Err(bad().into()) };
+    // Brackets belong to addresses in URLs only.
+    let host = host.trim_matches(['[', ']']);
+    let address = (host, port).to_socket_addrs().map_err(|_| bad())?.next().ok_or_else(bad)?;
+    if url.scheme() == "http" {
+        return Ok((address, None));
+    }
+    let trust = args.trust.read()?;
+    let authorities = trust.authorities.ok_or_else(|| Invalid::new("ca-file", "none", "given, which https needs"))?;
+    let tls = Tls::new(host, &authorities, trust.identity.as_deref());
+    Ok((address, Some(tls.map_err(|error| Invalid::new("ca-file", error, "PEM with certificates"))?)))
 }
 
 /// A line that moves on a terminal, and nothing elsewhere, where the result is enough.

@@ -28,6 +28,7 @@ mod progress;
 mod score;
 mod signals;
 mod table;
+mod telemetry;
 mod trace;
 mod train;
 

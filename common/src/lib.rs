@@ -20,6 +20,7 @@
 //! | [`scarcity`] | claims on a pool's capacity, who yields, the price of a core |
 //! | [`budget`] | how much of a capacity may be moved within a minute |
 //! | [`trajectory`] | recorded steps, as agents hand them in |
+//! | [`trace`] | ids that follow a step from an agent to its coordinator |
 //! | [`wire`], [`batch`] | the messages between agent and coordinator, and many of them in one |
 
 pub mod action;
@@ -38,5 +39,6 @@ pub mod scarcity;
 pub mod secret;
 pub mod slo;
 pub mod state;
+pub mod trace;
 pub mod trajectory;
 pub mod wire;

@@ -11,12 +11,15 @@ use crate::{
     fixed::{Fixed, Unit, sqrt_of_products, sum_to_f64, whole},
     identity::Category,
     reward::Reward,
+    scarcity::Weight,
     state::LocalState,
 };
 
+mod aspects;
 mod detail;
 mod layout;
 
+pub use aspects::Aspects;
 pub use detail::{Detail, Details, Kind, PERCENTILES};
 pub use layout::{Form, Layout};
 
@@ -25,6 +28,9 @@ pub const FIELDS: usize = 6;
 
 /// How many numbers one virtual agent gives to a network.
 pub const FEATURES: usize = 2 * FIELDS;
+
+/// Bits of a weight behind the point: with a weight of at most 1000 it fits 32 bits.
+const WEIGHT_BITS: u32 = 22;
 
 /// What one agent puts into its pool's mean field. A coordinator keeps up to two for each of a million agents, so it is
 /// kept small.
@@ -35,6 +41,8 @@ pub struct Contribution {
     shares: [Unit; 4],
     /// The rest of l, which only [`Details`] follow: RU of CPU and of memory, AC, NC.
     rest: [Unit; 4],
+    /// How much it counts in a weighted team reward, in multiples of 2^-22.
+    weight: u32,
     /// Vertical and horizontal.
     actions: [i8; 2],
     category: Category,
@@ -51,6 +59,7 @@ impl Contribution {
             reward: Fixed::nearest(reward.get()),
             shares: shares.map(Unit::nearest),
             rest: rest.map(|unit| Unit::nearest(unit.get())),
+            weight: 1 << WEIGHT_BITS,
             // Both are within [-2, 2].
             actions: [action.vertical() as i8, action.horizontal() as i8],
             category: Category::Cpu,
@@ -65,10 +74,23 @@ impl Contribution {
         [cpu_limit, memory_limit, vertical, horizontal, preservation, utilisation]
     }
 
+    /// The same from an agent whose claim has this weight; without one it counts as 1.
+    #[must_use]
+    pub fn weighing(self, weight: Weight) -> Self {
+        // A weight is at most 1000, so this fits.
+        Self { weight: (weight.get() * f64::from(1_u32 << WEIGHT_BITS)).round_ties_even() as u32, ..self }
+    }
+
     /// The same from an agent of a category; without one it counts as CPU-intensive.
     #[must_use]
     pub fn of(self, category: Category) -> Self {
         Self { category, ..self }
+    }
+}
+
+impl Contribution {
+    fn weighted(&self) -> i128 {
+        i128::from(self.weight) * i128::from(self.reward.raw())
     }
 }
 
@@ -79,6 +101,10 @@ pub struct Sums {
     sums: [i128; FIELDS],
     squares: [i128; FIELDS],
     rewards: i128,
+    /// Of the weights, in multiples of 2^-22.
+    weights: u64,
+    /// Of the products of weight and reward, in multiples of 2^-52.
+    weighted: i128,
 }
 
 impl Sums {
@@ -86,6 +112,8 @@ impl Sums {
     pub fn add(&mut self, one: &Contribution) {
         self.count += 1;
         self.rewards += i128::from(one.reward.raw());
+        self.weights += u64::from(one.weight);
+        self.weighted += one.weighted();
         for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields()) {
             *sum += i128::from(field);
             *square += i128::from(field * field);
@@ -96,6 +124,8 @@ impl Sums {
     pub fn remove(&mut self, one: &Contribution) {
         self.count = self.count.saturating_sub(1);
         self.rewards -= i128::from(one.reward.raw());
+        self.weights = self.weights.saturating_sub(one.weight.into());
+        self.weighted -= one.weighted();
         for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields()) {
             *sum -= i128::from(field);
             *square -= i128::from(field * field);
@@ -120,6 +150,13 @@ impl Sums {
     #[must_use]
     pub fn mean_reward(&self) -> Option<f64> {
         (self.count > 0).then(|| sum_to_f64(self.rewards) / self.count as f64)
+    }
+
+    /// The team reward weighted by priority: sum(w r) / sum(w), `None` over nobody. Where all weights are the same power
+    /// of two, it is the plain mean to the bit.
+    #[must_use]
+    pub fn weighted_reward(&self) -> Option<f64> {
+        (self.weights > 0).then(|| sum_to_f64(self.weighted) / self.weights as f64)
     }
 
     /// The statistics as an agent sees them; all zero over nobody.
@@ -183,7 +220,7 @@ pub struct AuxiliaryState {
     pub slo_preservation: Moments,
     /// Mean of CPU and memory utilisation.
     pub utilisation: Moments,
-    /// More about the others, for agents whose heartbeat asks for it.
+    /// More about the others, for agents that agreed on it at registration or whose heartbeat asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
 }

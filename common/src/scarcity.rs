@@ -5,6 +5,8 @@
 //! everybody's claim fits, a [`Grant`] for those who get less. [`allocation`] decides who that is.
 
 pub mod allocation;
+mod node;
+mod settings;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +14,9 @@ use crate::{
     fixed::Fixed,
     invalid::{Invalid, within},
 };
+
+pub use node::{Node, NodeId};
+pub use settings::{Ageing, Entitlement, Mode, Reason, Settings, Source};
 
 /// The most cores or gibibytes that a message may speak of, and the most pods.
 pub const MOST: f64 = 1e6;
@@ -152,6 +157,10 @@ pub struct Claim {
     pub pending: Pods,
     /// CPU utilisation of the nodes on which it runs.
     pub node_utilisation: Share,
+    /// What one of the nodes on which it runs has, another one with each claim. Only said where the last answer asked
+    /// for it: older coordinators refuse a field that they do not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Node>,
 }
 
 /// What a pool's members may reserve together.
@@ -222,6 +231,15 @@ pub struct Scarcity {
     /// The agent's cap; none where it gets what it claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
+    /// For how many milliseconds the cap holds if nothing more is heard; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_ms: Option<u64>,
+    /// What its cap would be, where the pool's settings only advise. Nobody has to keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Grant>,
+    /// Whether claims shall say what the agent's nodes have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nodes: bool,
 }
 
 #[cfg(test)]

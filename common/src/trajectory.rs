@@ -181,6 +181,14 @@ pub struct Append {
     pub epoch: Epoch,
     /// The steps.
     pub steps: Steps,
+    /// How many others the agent dropped since the batch before, for want of room or because they were refused. Older
+    /// coordinators refuse a field that they do not know, so it is left out where there were none.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub dropped: u64,
+}
+
+fn nothing(dropped: &u64) -> bool {
+    *dropped == 0
 }
 
 /// The coordinator's answer to [`Append`], given when all of it is durable.
@@ -213,7 +221,7 @@ mod tests {
     fn a_batch_reads_back_as_written() {
         let verdicts = Verdicts::try_from(vec!["rate".parse().unwrap(), "grant".parse().unwrap()]).unwrap();
         let steps = vec![step(1, 7), Recorded { verdicts, ..step(1, 9) }, step(2, 0)];
-        let append = Append { epoch: Epoch(3), steps: steps.try_into().unwrap() };
+        let append = Append { epoch: Epoch(3), steps: steps.try_into().unwrap(), dropped: 2 };
         let text = serde_json::to_string(&append).unwrap();
         assert_eq!(serde_json::from_str::<Append>(&text).unwrap(), append);
     }

@@ -13,7 +13,7 @@ use crate::{
     digest::Digest,
     identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
     invalid::Invalid,
-    mean_field::AuxiliaryState,
+    mean_field::{Aspects, AuxiliaryState},
     reward::Reward,
     scarcity::{Claim, Scarcity},
     state::LocalState,
@@ -30,6 +30,11 @@ pub struct Register {
     pub pool: PoolName,
     /// What the workload needs most.
     pub category: Category,
+    /// Which details of g every answer shall have: `categories`, `percentiles`, `states`; words that the coordinator does
+    /// not know are passed over. Left out where nothing is wanted: older coordinators refuse the field.
+    #[serde(default, skip_serializing_if = "Aspects::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>, required = false))]
+    pub wants: Aspects,
 }
 
 /// The coordinator's answer to [`Register`].
@@ -42,6 +47,10 @@ pub struct Registered {
     pub epoch: Epoch,
     /// Within how many milliseconds a heartbeat is expected before the agent counts as suspect.
     pub heartbeat_within_ms: u64,
+    /// Which of the details that were wanted every answer has. Absent where none was agreed on.
+    #[serde(default, skip_serializing_if = "Aspects::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>, required = false))]
+    pub agreed: Aspects,
 }
 
 /// One step of one agent.
@@ -67,7 +76,8 @@ pub struct Heartbeat {
     /// What the agent wants of its pool's capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// Whether the answer's g shall come with its details: categories, percentiles, means of all of l.
+    /// Whether the answer's g shall come with all its details, categories, percentiles and means of all of l, whatever
+    /// was agreed on at registration.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detail: bool,
     /// How much of the pool's capacity the agent wants to move, in either direction. Only asked where the last answer had
@@ -84,7 +94,8 @@ pub struct Answer {
     pub sequence: Sequence,
     /// g: the pool's mean field without this agent.
     pub auxiliary: AuxiliaryState,
-    /// The mean reward over the pool, this agent included; absent before anybody reported.
+    /// The mean reward over the pool, this agent included, weighted by the weights of claims where the pool is set so;
+    /// absent before anybody reported.
     pub team_reward: Option<f64>,
     /// What the agent is told to do.
     pub directives: Directives,
@@ -98,6 +109,9 @@ pub struct Answer {
     /// the pool has no change budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowance: Option<Moving>,
+    /// A number that changes with what is served of any base model, and says nothing else; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<u64>,
 }
 
 /// What the coordinator tells an agent with every answer.
@@ -179,6 +193,9 @@ pub struct Problem {
     /// The bound that it broke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
+    /// The id by which logs and traces know the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
 }
 
 #[cfg(test)]
@@ -207,6 +224,7 @@ mod tests {
             scarcity: None,
             forecast: None,
             allowance: None,
+            models: None,
         };
         let older = serde_json::to_string(&answer).unwrap();
         for newer in ["forecast", "allowance", "fallback", "lifecycle"] {
@@ -216,6 +234,21 @@ mod tests {
         let newer = Answer { forecast: Some(Digest::of(b"network")), ..answer };
         let text = serde_json::to_string(&newer).unwrap();
         assert_eq!(serde_json::from_str::<Answer>(&text).unwrap(), newer);
+    }
+
+    #[test]
+    fn what_is_wanted_of_g_is_sent_only_where_something_is() {
+        let plain = r#"{"name":"a","pool":"p","category":"io"}"#;
+        let register: Register = serde_json::from_str(plain).unwrap();
+        assert_eq!(serde_json::to_string(&register).unwrap(), plain, "an older coordinator sees what it always saw");
+        let wanting = Register { wants: Aspects::STATES | Aspects::PERCENTILES, ..register };
+        let text = serde_json::to_string(&wanting).unwrap();
+        assert!(text.ends_with(r#""wants":["percentiles","states"]}"#), "{text}");
+        assert_eq!(serde_json::from_str::<Register>(&text).unwrap(), wanting);
+        let older = r#"{"agent":"00000000-0000-0000-0000-000000000000","epoch":1,"heartbeat_within_ms":5}"#;
+        let registered: Registered = serde_json::from_str(older).unwrap();
+        assert!(registered.agreed.is_none(), "an older coordinator agrees on nothing");
+        assert_eq!(serde_json::to_string(&registered).unwrap(), older, "nor does an older agent see anything new");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use meanfield_common::{
     digest::Digest,
     identity::{AgentId, Epoch, Sequence},
     mean_field::{AuxiliaryState, Detail, Kind, Moments},
-    scarcity::{Amount, Claim, Cores, Gibibytes, Grant, Headroom, Pods, Scarcity, Share, Weight},
+    scarcity::{Amount, Claim, Cores, Gibibytes, Grant, Headroom, Node, NodeId, Pods, Scarcity, Share, Weight},
     state::{LocalState, Unit},
     wire::{Answer, Directives, Heartbeat, Lifecycle},
 };
@@ -23,7 +23,12 @@ fn moving() -> impl Strategy<Value = Option<Moving>> {
 fn heartbeat() -> impl Strategy<Value = (AgentId, Heartbeat)> {
     let numbers = (any::<u128>(), any::<u64>(), any::<u64>(), any::<Option<u64>>());
     let shape = (prop::array::uniform7(-1.0..=1.0_f64), prop::array::uniform3(-1..=1_i64), -1e6..=1e6_f64);
-    let claim = prop::option::of((prop::array::uniform5(0.0..=1e6_f64), 0.001..=1000.0_f64, 0..=1_000_000_u32));
+    let claim = prop::option::of((
+        prop::array::uniform5(0.0..=1e6_f64),
+        0.001..=1000.0_f64,
+        0..=1_000_000_u32,
+        any::<Option<u64>>(),
+    ));
     (numbers, shape, claim, any::<bool>(), moving()).prop_map(
         |((id, epoch, sequence, round), (l, action, reward), claim, detail, moving)| {
             let [
@@ -36,13 +41,17 @@ fn heartbeat() -> impl Strategy<Value = (AgentId, Heartbeat)> {
                 replicas,
             ] = l.map(Unit::clamped);
             let [cpu, memory, horizontal] = action.map(|step| Step::try_from(step).unwrap());
-            let claim = claim.map(|([a, b, c, d, offered], weight, pending)| Claim {
+            let claim = claim.map(|([a, b, c, d, offered], weight, pending, node)| Claim {
                 wanted: Amount { cores: Cores::clamped(a), memory_gib: Gibibytes::clamped(b) },
                 held: Amount { cores: Cores::clamped(c), memory_gib: Gibibytes::clamped(d) },
                 offered: Cores::clamped(offered),
                 weight: Weight::clamped(weight),
                 pending: Pods::clamped(pending),
                 node_utilisation: Share::clamped(weight / 1000.0),
+                node: node.map(|id| Node {
+                    id: NodeId(id),
+                    allocatable: Amount { cores: Cores::clamped(d), memory_gib: Gibibytes::clamped(a) },
+                }),
             });
             let beat = Heartbeat {
                 epoch: Epoch(epoch),
@@ -74,27 +83,35 @@ fn moments() -> impl Strategy<Value = Moments> {
 
 fn answer() -> impl Strategy<Value = Answer> {
     let fields = || prop::array::uniform6(moments());
-    let grant = (prop::option::of(0.0..1e6_f64), prop::option::of(0.0..1e6_f64));
-    let scarcity = prop::option::of((prop::array::uniform6(-2.0..2.0_f64), grant));
-    let detail =
-        prop::option::of((prop::array::uniform7(-1.0..1.0_f64), fields(), prop::array::uniform3(-2.0..2.0_f64)));
+    // A grant that grants nothing is none.
+    let grant = || {
+        (prop::option::of(0.0..1e6_f64), prop::option::of(0.0..1e6_f64)).prop_map(|(cores, gib)| {
+            (cores.is_some() || gib.is_some())
+                .then_some(Grant { cores: cores.map(Cores::clamped), memory_gib: gib.map(Gibibytes::clamped) })
+        })
+    };
+    let told = (grant(), grant(), any::<Option<u64>>(), any::<bool>());
+    let scarcity = prop::option::of((prop::array::uniform6(-2.0..2.0_f64), told));
+    let detail = (1..8_u8, prop::array::uniform7(-1.0..1.0_f64), fields(), prop::array::uniform3(-2.0..2.0_f64));
+    let detail = prop::option::of(detail);
     let rest = (prop::option::of(-1e6..1e6_f64), any::<bool>(), prop::option::of(any::<[u8; 32]>()));
     let lifecycle = prop::option::of(prop::sample::select(&Lifecycle::ALL[..]));
     let orders = (any::<bool>(), lifecycle, moving());
     let all = (any::<(u64, u64)>(), fields(), scarcity, detail, rest, orders);
     all.prop_map(|(numbers, fields, scarcity, detail, rest, (fallback, lifecycle, allowance))| {
         let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] = fields;
-        let detail = detail.map(|(states, fields, percentiles)| Detail {
-            states,
-            categories: [1, 2, 3].map(|others| Kind { others, fields }),
-            percentiles: [percentiles; 6],
+        let detail = detail.map(|(parts, states, fields, percentiles)| Detail {
+            states: (parts & 1 > 0).then_some(states),
+            categories: (parts & 2 > 0).then_some([1, 2, 3].map(|others| Kind { others, fields })),
+            percentiles: (parts & 4 > 0).then_some([percentiles; 6]),
         });
-        let scarcity = scarcity.map(|([free, load, saturation, unscheduled, memory, price], (cores, gib))| Scarcity {
+        let scarcity = scarcity.map(|([free, load, saturation, unscheduled, memory, price], told)| Scarcity {
             headroom: Headroom { free, load, saturation, unscheduled, memory },
             price,
-            // A grant that grants nothing is none.
-            grant: (cores.is_some() || gib.is_some())
-                .then_some(Grant { cores: cores.map(Cores::clamped), memory_gib: gib.map(Gibibytes::clamped) }),
+            grant: told.0,
+            advice: told.1,
+            valid_ms: told.2,
+            nodes: told.3,
         });
         Answer {
             sequence: Sequence(numbers.0),
@@ -113,6 +130,7 @@ fn answer() -> impl Strategy<Value = Answer> {
             scarcity,
             forecast: rest.2.map(Digest::from),
             allowance,
+            models: (numbers.0 % 2 == 0).then_some(numbers.1),
         }
     })
 }

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use meanfield_common::{
     action::{Action, Step},
     identity::Category,
-    mean_field::{Contribution, Details, Form, Layout, Sums},
+    mean_field::{Aspects, Contribution, Details, Form, Layout, Sums},
     reward::Reward,
+    scarcity::Weight,
     state::{LocalState, Unit},
 };
 use proptest::prelude::*;
@@ -17,7 +18,7 @@ fn contribution() -> impl Strategy<Value = Contribution> {
     let unit = || (-1.0..=1.0_f64).prop_map(Unit::clamped);
     let step = || (-1..=1_i64).prop_map(|sign| Step::try_from(sign).unwrap());
     let state = (unit(), unit(), unit(), unit(), unit(), unit(), unit());
-    (state, (step(), step(), step()), -1e6..=1e6_f64).prop_map(|(s, a, reward)| {
+    (state, (step(), step(), step()), -1e6..=1e6_f64, 0.001..=1000.0_f64).prop_map(|(s, a, reward, weight)| {
         let state = LocalState {
             slo_preservation: s.0,
             cpu_utilisation: s.1,
@@ -29,7 +30,8 @@ fn contribution() -> impl Strategy<Value = Contribution> {
         };
         let action = Action { cpu: a.0, memory: a.1, replicas: a.2 };
         let category = Category::ALL[(3.0 * (reward / 1e6).abs()).min(2.0) as usize];
-        Contribution::new(&state, &action, Reward::try_from(reward).unwrap()).of(category)
+        let weight = Weight::clamped(weight);
+        Contribution::new(&state, &action, Reward::try_from(reward).unwrap()).of(category).weighing(weight)
     })
 }
 
@@ -88,7 +90,10 @@ proptest! {
         for (agent, own) in &members {
             let others = || members.iter().filter(|(other, _)| *other != agent).map(|(_, one)| one);
             prop_assert_eq!(pool.without(own), from_scratch(others()));
-            prop_assert_eq!(details.detail(Some(own)), detailed(&mut others()).detail(None));
+            for parts in 0..8 {
+                let parts = Aspects::from_bits(parts);
+                prop_assert_eq!(details.detail(Some(own), parts), detailed(&mut others()).detail(None, parts));
+            }
         }
     }
 
@@ -117,11 +122,13 @@ proptest! {
             pool.add(&one);
             details.add(&one);
         }
-        let detail = details.detail(None);
+        let detail = details.detail(None, Aspects::ALL).unwrap();
+        let (states, categories, percentiles) =
+            (detail.states.unwrap(), detail.categories.unwrap(), detail.percentiles.unwrap());
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         let all: Vec<f64> = limits.iter().map(|(limit, _)| *limit).collect();
-        prop_assert!((detail.states[6] - mean(&all)).abs() < 1e-8 && detail.states[0] == 0.0);
-        for (index, kind) in detail.categories.iter().enumerate() {
+        prop_assert!((states[6] - mean(&all)).abs() < 1e-8 && states[0] == 0.0);
+        for (index, kind) in categories.iter().enumerate() {
             let own: Vec<f64> = limits.iter().filter(|(_, of)| *of == index).map(|(limit, _)| *limit).collect();
             prop_assert_eq!(kind.others, own.len() as u64);
             prop_assert!((kind.fields[0].mean - mean(&own)).abs() < 1e-8);
@@ -130,7 +137,7 @@ proptest! {
         sorted.sort_unstable_by(f64::total_cmp);
         for (place, percent) in [10, 50, 90].into_iter().enumerate() {
             let rank = (sorted.len() * percent).div_ceil(100).max(1);
-            let (seen, exact) = (detail.percentiles[0][place], sorted[rank - 1]);
+            let (seen, exact) = (percentiles[0][place], sorted[rank - 1]);
             prop_assert!((seen - exact).abs() <= 1.0 / 64.0 + 1e-9, "{percent}: {seen} for {exact}");
         }
         let g = meanfield_common::mean_field::AuxiliaryState { detail: Some(detail), ..pool.auxiliary() };

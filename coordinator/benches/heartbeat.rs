@@ -9,6 +9,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use meanfield_common::{
     action::Action,
     identity::{Category, Sequence},
+    mean_field::Aspects,
     reward::Reward,
     state::{LocalState, Unit},
     wire::{Heartbeat, Register, Registered},
@@ -21,6 +22,7 @@ fn members(coordinator: &Coordinator, count: usize) -> Vec<Registered> {
         name: format!("agent-{agent}").parse().expect("a name"),
         pool: coordinator.options().pools[0].clone(),
         category: Category::Cpu,
+        wants: Aspects::NONE,
     };
     runtime
         .block_on(futures_util::future::join_all((0..count).map(|agent| coordinator.register(register(agent)))))

@@ -183,6 +183,7 @@ impl Filter {
 
 /// One page of the log. Without a filter, pages verify as a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditPage)]
 pub struct Page {
     /// The last entry that is no longer kept.
     pub anchor: Anchor,

@@ -4,19 +4,25 @@
 //! rounds before left, and at most once a second in real time: a heartbeat costs the same for any number of agents,
 //! but for its share of that one sort. Space for it is set aside when members join, so that heartbeats allocate nothing.
 //!
-//! A slot is given at the first claim, and only while the pool has a capacity: without one there is nothing to share,
-//! and a million agents would pay for it in memory. Where a capacity is ordered later, [`crate::membership`] brings the
-//! claims that it has kept.
+//! A slot is given at the first claim, and only while there is anything to share: else a million agents would pay for it
+//! in memory. Where that begins later, [`crate::membership`] brings the claims that it has kept.
+//!
+//! [`cuts`] keeps who was cut for whom, [`nodes`] what agents say of their nodes.
+
+mod cuts;
+mod nodes;
 
 use meanfield_common::{
     identity::AgentName,
     scarcity::{
-        Capacity, Claim, Scarcity,
+        Capacity, Claim, Entitlement, Headroom, Mode, Scarcity, Settings, Source,
         allocation::{Need, Outcome, Slot, allocate},
     },
 };
 
-use crate::view::{ScarcityView, Yielding};
+use crate::view::{CutFilter, CutView, OpenCuts, ScarcityView, Yielding};
+use cuts::Cuts;
+use nodes::Nodes;
 
 /// Milliseconds between two allocations in real time.
 const EVERY: u64 = 1000;
@@ -32,6 +38,9 @@ pub(crate) struct Claims {
     /// What the configuration says, unless an operator has said otherwise since.
     configured: Option<Capacity>,
     ordered: Option<Capacity>,
+    settings: Settings,
+    nodes: Nodes,
+    cuts: Cuts,
     /// How many may claim.
     members: usize,
     slots: Vec<Slot>,
@@ -43,6 +52,8 @@ pub(crate) struct Claims {
     outcome: Outcome,
     /// When the last allocation was made in real time.
     made: Option<u64>,
+    /// When anybody was last heard of.
+    now: u64,
 }
 
 /// Which slot is a member's, if it has one.
@@ -62,14 +73,28 @@ impl Claims {
         self.configured = capacity;
     }
 
-    /// An operator's word; none goes back to the configuration. Where there was no capacity before and is one now,
+    /// An operator's word; none goes back to the configuration. Where there was nothing to share before and is now,
     /// whoever has claimed anything must claim again.
     pub(crate) fn set_capacity(&mut self, capacity: Option<Capacity>) {
         self.ordered = capacity;
-        // What was computed from the old one is void at once.
+        self.begin_anew();
+    }
+
+    /// How the pool goes about scarcity from now on; the same goes for claims.
+    pub(crate) fn set_settings(&mut self, settings: Settings) {
+        if settings.capacity != self.settings.capacity {
+            self.nodes.clear();
+        }
+        self.settings = settings;
+        self.begin_anew();
+    }
+
+    /// What was computed before is void at once.
+    fn begin_anew(&mut self) {
         self.made = None;
         self.outcome = Outcome::default();
-        if self.capacity().is_some() {
+        self.cuts.end_all(self.now);
+        if self.active() {
             self.slots.iter_mut().for_each(Slot::relieve);
         } else {
             (self.slots, self.free, self.order) = (Vec::new(), Vec::new(), Vec::new());
@@ -78,16 +103,37 @@ impl Claims {
         self.make_space();
     }
 
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// The capacity that counts.
     pub(crate) fn capacity(&self) -> Option<Capacity> {
-        self.ordered.or(self.configured)
+        match self.settings.capacity {
+            Source::Declared => self.ordered.or(self.configured),
+            Source::Reported => self.nodes.capacity(),
+        }
+    }
+
+    /// How many nodes count, where they are the capacity.
+    pub(crate) fn nodes(&self) -> Option<usize> {
+        (self.settings.capacity == Source::Reported).then(|| self.nodes.len())
+    }
+
+    /// Whether claims are kept and shared between: reported nodes may come with any of them.
+    pub(crate) fn active(&self) -> bool {
+        self.settings.mode != Mode::Off && (self.settings.capacity == Source::Reported || self.capacity().is_some())
     }
 
     /// Space for everybody's claim; it costs nothing until it is used.
     fn make_space(&mut self) {
-        if self.capacity().is_some() {
+        if self.active() {
             self.slots.reserve(self.members.saturating_sub(self.slots.len()));
             self.order.reserve(self.members.saturating_sub(self.order.len()));
+            self.cuts.prepare(self.members);
+            if self.settings.capacity == Source::Reported {
+                self.nodes.prepare();
+            }
         }
     }
 
@@ -108,7 +154,8 @@ impl Claims {
     /// Forgets what a member claimed.
     pub(crate) fn clear(&mut self, place: Place) {
         if let Some(slot) = self.slot_mut(place) {
-            *slot = Slot::new(slot.name.clone());
+            slot.clear();
+            self.cuts.end(place.slot as usize, self.now);
         }
     }
 
@@ -121,21 +168,47 @@ impl Claims {
         }
     }
 
+    /// What an operator gives to a member.
+    pub(crate) fn entitle(&mut self, place: Place, given: &Entitlement) {
+        if let Some(slot) = self.slot_mut(place) {
+            slot.entitle(given);
+        }
+    }
+
+    /// Whether a member has been silent for too long.
+    pub(crate) fn silence(&mut self, place: Place, silent: bool) {
+        if let Some(slot) = self.slot_mut(place) {
+            slot.silent = silent;
+        }
+    }
+
     /// Puts a claim in the place of the member's last one. True if it claims more than its work bears out.
-    pub(crate) fn claim(&mut self, place: &mut Place, name: &AgentName, claim: Option<&Claim>) -> bool {
+    pub(crate) fn claim(
+        &mut self,
+        place: &mut Place,
+        name: &AgentName,
+        claim: Option<&Claim>,
+        given: Option<&Entitlement>,
+    ) -> bool {
         let need = claim.map(Need::from);
         let capped = need.is_some_and(|need| need.capped);
-        if self.capacity().is_none() {
+        if !self.active() {
             return capped;
         }
         match self.slot_mut(*place) {
-            Some(slot) => slot.need = need,
+            Some(slot) => (slot.need, slot.silent) = (need, false),
             None if need.is_some() => {
                 let mut slot = Slot::new(name.clone());
                 slot.need = need;
+                if let Some(given) = given {
+                    slot.entitle(given);
+                }
                 *place = self.take(slot);
             }
             None => {}
+        }
+        if let (Source::Reported, Some(node)) = (self.settings.capacity, claim.and_then(|claim| claim.node)) {
+            self.nodes.report(&node, self.now);
         }
         capped
     }
@@ -151,6 +224,11 @@ impl Claims {
         Place { slot: (self.slots.len() - 1) as u32, generation }
     }
 
+    /// Somebody is heard of.
+    pub(crate) fn hear(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
     /// Allocates from what is there, as a new round begins.
     pub(crate) fn begin_round(&mut self) {
         self.allocate(1.0);
@@ -159,7 +237,7 @@ impl Claims {
     /// Allocates in real time, unless that was done a moment ago.
     pub(crate) fn refresh(&mut self, now: u64) {
         let since = self.made.map(|made| now.saturating_sub(made));
-        if self.capacity().is_none() || since.is_some_and(|since| since < EVERY) {
+        if !self.active() || since.is_some_and(|since| since < EVERY) {
             return;
         }
         self.made = Some(now);
@@ -167,32 +245,61 @@ impl Claims {
     }
 
     fn allocate(&mut self, steps: f64) {
-        if let Some(capacity) = self.capacity() {
-            self.outcome = allocate(&capacity, &mut self.slots, &mut self.order, self.outcome, steps);
+        if !self.active() {
+            return;
         }
+        if self.settings.capacity == Source::Reported {
+            self.nodes.expire(self.now);
+        }
+        let Settings { mode, ageing, .. } = self.settings;
+        match self.capacity() {
+            Some(capacity) => {
+                let Self { slots, order, outcome, .. } = self;
+                *outcome = allocate(&capacity, slots, order, *outcome, steps, ageing.get());
+            }
+            // Nobody has named a node: there is nothing to share, and as far as anybody knows room for everything.
+            None => {
+                self.slots.iter_mut().for_each(Slot::relieve);
+                let headroom = Headroom { free: 1.0, ..Headroom::default() };
+                self.outcome = Outcome { headroom, ..Outcome::default() };
+            }
+        }
+        self.cuts.note(&self.slots, &self.order, mode == Mode::Enforce, self.now);
     }
 
     /// What a member is told.
     pub(crate) fn scarcity(&self, place: Place) -> Option<Scarcity> {
-        self.capacity()?;
+        if !self.active() {
+            return None;
+        }
         let Outcome { headroom, price, .. } = self.outcome;
-        Some(Scarcity { headroom, price, grant: self.slot(place).and_then(|slot| slot.grant) })
+        let cap = self.slot(place).and_then(|slot| slot.grant);
+        let (grant, advice) = if self.settings.mode == Mode::Enforce { (cap, None) } else { (None, cap) };
+        let nodes = self.settings.capacity == Source::Reported;
+        Some(Scarcity { headroom, price, grant, valid_ms: None, advice, nodes })
     }
 
     /// What operators see.
     pub(crate) fn view(&self) -> Option<ScarcityView> {
-        let capacity = self.capacity()?;
+        let capacity = self.capacity().filter(|_| self.active())?;
         let Outcome { headroom, price, grants, capped } = self.outcome;
         let yielding = |slot: &Slot| Some(Yielding { name: slot.name.clone(), grant: slot.grant? });
         let mut yielding: Vec<_> = self.slots.iter().filter_map(yielding).collect();
         yielding.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         yielding.truncate(LISTED);
-        Some(ScarcityView { capacity, headroom, price, grants, capped, yielding })
+        let (Settings { mode, ageing, .. }, nodes) = (self.settings, self.nodes());
+        let cuts = self.cuts.by_reason().map(|(reason, open)| OpenCuts { reason, open }).collect();
+        Some(ScarcityView { mode, ageing, capacity, nodes, headroom, price, grants, capped, yielding, cuts })
+    }
+
+    /// A page of the ledger, in times of the coordinator's clock, and whether there is more.
+    pub(crate) fn cuts(&self, filter: &CutFilter, after: u64, limit: usize) -> (Vec<CutView>, bool) {
+        self.cuts.page(filter, after, limit)
     }
 
     /// Whether the slots are what these members' latest claims make of them, and nobody else has one.
     pub(crate) fn audit(&self, members: &[(Place, Option<Claim>)]) -> bool {
-        if self.capacity().is_none() {
+        if !self.active() {
             return self.slots.is_empty();
         }
         let sound = |(place, claim): &(Place, Option<Claim>)| match self.slot(*place) {

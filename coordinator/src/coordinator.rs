@@ -27,7 +27,7 @@ use crate::{
     metrics::Metrics,
     models::Models,
     options::Options,
-    store::{self, Store},
+    store::{self, Store, Write},
     token,
     trajectories::{self, Origin, Trajectories},
     view::{AgentView, Cursor, Filter, PoolView},
@@ -68,16 +68,17 @@ impl Coordinator {
     /// If an option is out of bounds, or the data directory cannot be used or is damaged.
     pub fn open(options: Options, clock: Clock) -> Result<Self, Error> {
         options.validate()?;
-        let store: Box<dyn Store> = match &options.data_dir {
-            Some(directory) => {
-                // A token that cannot be used is refused before opening the store, which may rewrite its files.
-                if options.token.is_none() {
-                    token::existing(directory)?;
-                }
-                Box::new(store::Disk::open(directory)?)
-            }
-            None => Box::new(store::Memory),
+        let Some(directory) = &options.data_dir else {
+            return Self::with_store(options, clock, Box::new(store::Memory));
         };
+        // All that is there is looked at before anything is opened, since databases rewrite their files while they open.
+        if options.token.is_none() {
+            token::existing(directory)?;
+        }
+        let rehearsed = store::Disk::rehearse(directory)?;
+        Trajectories::rehearse(directory)?;
+        Models::rehearse(directory, rehearsed.models())?;
+        let store = Box::new(rehearsed.open()?);
         Self::with_store(options, clock, store)
     }
 
@@ -89,7 +90,14 @@ impl Coordinator {
         };
         let membership = Arc::new(Membership::new(&options.pools, deadlines, clock.clone()));
         membership.configure(&options.capacities);
+        for (pool, record) in
+            contents.pools.iter().filter(|(pool, record)| record.created || options.pools.contains(pool))
+        {
+            membership.set_pool(pool, record.settings.clone());
+        }
         contents.capacities.iter().for_each(|(pool, capacity)| membership.set_capacity(pool, *capacity));
+        let settings = contents.pool_orders.iter().filter_map(|(pool, order)| Some((pool, order.scarcity?)));
+        settings.for_each(|(pool, settings)| membership.set_scarcity(pool, settings));
         for (pool, bytes) in contents.forecasts.iter().filter_map(|(pool, bytes)| Some((pool, bytes.as_ref()?))) {
             match Forecast::new(bytes.clone()) {
                 Ok(forecast) => membership.set_forecast(pool, Some(Arc::new(forecast))),
@@ -103,10 +111,7 @@ impl Coordinator {
             homeless += usize::from(!membership.join(*id, record, clock.now()));
         }
         if homeless > 0 {
-            tracing::warn!(
-                agents = homeless,
-                "some members' pools are not configured: they count when these are again"
-            );
+            tracing::warn!(agents = homeless, "some members' pools are not there: they count when these are again");
         }
         let token = match (&options.token, &options.data_dir) {
             (Some(token), _) => token.clone(),
@@ -116,14 +121,26 @@ impl Coordinator {
         let registry = Arc::new(Registry::new(token, options.rates, clock.clone()));
         contents.tokens.iter().for_each(|(id, record)| registry.insert(*id, record.clone()));
         let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
-        // Both behind the store, whose lock keeps others out of the directory.
-        let models = Models::open(options.data_dir.as_deref(), options.models.clone())?;
+        // Behind the store, whose lock keeps others out of the directory.
+        let old = Models::old(options.data_dir.as_deref(), &contents.models)?;
+        if !old.is_empty() {
+            let adopted = old.iter().map(|(name, document)| Write::Model(name.clone(), Some(document.clone())));
+            store.commit(&adopted.collect::<Vec<_>>())?;
+            contents.models.extend(old);
+        }
+        let documents = std::mem::take(&mut contents.models);
+        let models = Models::open(options.data_dir.as_deref(), documents, options.models.clone())?;
         let (directory, counted) = (options.data_dir.as_deref(), metrics.trajectories.clone());
         let trajectories = Trajectories::open(directory, options.trajectories, clock.clone(), counted)?;
         let log = Log::new(std::mem::take(&mut contents.trail), options.audit_keep);
-        let ledger = Ledger::new(contents);
+        let ledger = Ledger::new(contents, &options.pools, options.max_pools);
         membership.set_orders(ledger.orders().clone());
-        let live = Live { membership: Arc::clone(&membership), registry: Arc::clone(&registry), log: log.clone() };
+        let live = Live {
+            membership: Arc::clone(&membership),
+            registry: Arc::clone(&registry),
+            log: log.clone(),
+            flush_seconds: metrics.store_flush_seconds.clone(),
+        };
         let writer = Writer::start(store, ledger, live, clock.clone())?;
         let inner =
             Inner { options, clock, registry, membership, writer, log, trajectories, metrics, models, draining };
@@ -152,11 +169,12 @@ impl Coordinator {
     /// # Errors
     /// If there is no such pool or the store fails.
     pub async fn register(&self, register: Register) -> Result<Registered, Error> {
-        self.0.membership.check_pool(&register.pool)?;
+        // All that this version knows of is agreed on.
+        let agreed = register.wants;
         let outcome = self.0.writer.submit(Change::Register(register)).await?;
         let Outcome::Joined(agent, epoch) = outcome else { return Err(Error::Closed) };
         self.0.metrics.registrations.inc();
-        Ok(Registered { agent, epoch, heartbeat_within_ms: milliseconds(self.0.options.suspect_after) })
+        Ok(Registered { agent, epoch, heartbeat_within_ms: milliseconds(self.0.options.suspect_after), agreed })
     }
 
     /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating once the
@@ -175,7 +193,7 @@ impl Coordinator {
         if capped {
             self.0.metrics.claims_capped.inc();
         }
-        Ok(answer)
+        Ok(Answer { models: self.0.models.revision(), ..answer })
     }
 
     /// Ends a membership at the agent's own wish, and returns when that is durable. An operator's pause outlasts it.
@@ -205,7 +223,12 @@ impl Coordinator {
         let member = self.agent(agent)?;
         Error::check_epoch(agent, append.epoch, member.epoch)?;
         let origin = Origin { agent, epoch: append.epoch, pool: member.pool, category: member.category };
-        self.0.trajectories.append(origin, self.0.clock.wall(), append.steps.into()).await
+        let appended = self.0.trajectories.append(origin, self.0.clock.wall(), append.steps.into()).await?;
+        // A batch that is known already has said so before.
+        if appended.stored > 0 {
+            self.0.metrics.trajectories.dropped.inc_by(append.dropped);
+        }
+        Ok(appended)
     }
 
     /// Takes steps from elsewhere, in order of episode and step, whether or not the agent is a member.
@@ -245,7 +268,7 @@ impl Coordinator {
         self.0.membership.agent(agent, self.0.clock.now())
     }
 
-    /// All pools, in the order of the configuration.
+    /// All pools, in order of their names.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
         self.0.membership.pools()
@@ -260,13 +283,14 @@ impl Coordinator {
     }
 
     /// Marks who has been silent for too long as suspect, and takes out who is gone; returns when that is durable.
-    /// Suspects still count in the mean field, the gone do not. Also removes trajectories that are too old or too many.
+    /// Suspects still count in the mean field, and claim no more than they hold; the gone do neither. Also removes trajectories that are too old or too many.
     /// [`crate::serve`] calls this by itself.
     ///
     /// # Errors
     /// If the store fails.
     pub async fn sweep(&self) -> Result<Swept, Error> {
         let now = self.0.clock.now();
+        self.0.membership.refit();
         // A deadline is passed once it is over: silent for exactly `suspect_after` is already suspect.
         let (suspect, overdue) = self.0.membership.overdue(now);
         for agent in &suspect {
@@ -309,7 +333,26 @@ impl Coordinator {
     /// Whether requests are welcome: the store works and no shutdown has begun.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.0.writer.works() && self.0.trajectories.works() && !self.0.draining.load(Ordering::Relaxed)
+        self.hindrance().is_none()
+    }
+
+    /// Why requests are not welcome, if they are not. Anybody may read it, so it names no file.
+    #[must_use]
+    pub fn hindrance(&self) -> Option<String> {
+        if self.0.draining.load(Ordering::Relaxed) {
+            return Some("shutting down".to_owned());
+        }
+        let told = |what: &str, error: Error| match error {
+            Error::Store(error) => format!("{what} cannot be written: {}", error.reason()),
+            _ => format!("{what} cannot be written"),
+        };
+        let (writer, trajectories) = (&self.0.writer, &self.0.trajectories);
+        let members = writer.hindrance().map(|error| told("the store of members and orders", error));
+        let steps = trajectories.hindrance().map(|error| told("the store of trajectories", error));
+        match (members, steps) {
+            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+            (one, other) => one.or(other),
+        }
     }
 
     /// Whether a token may be used for this member; who is no member is refused further on.
@@ -328,7 +371,7 @@ impl Coordinator {
 mod tests {
     use super::*;
     use crate::store::{Contents, Write};
-    use meanfield_common::identity::Category;
+    use meanfield_common::{identity::Category, mean_field::Aspects};
 
     /// Takes so many commits and fails after that.
     struct Failing(usize);
@@ -372,20 +415,29 @@ mod tests {
         }
     }
 
+    fn with(store: Box<dyn Store>) -> Coordinator {
+        Coordinator::with_store(Options::default(), Clock::manual(), store).unwrap()
+    }
+
     #[test]
     fn a_forecast_network_of_another_version_is_not_shared_and_in_nobodys_way() {
-        let coordinator = Coordinator::with_store(Options::default(), Clock::manual(), Box::new(Foreign)).unwrap();
+        let coordinator = with(Box::new(Foreign));
         assert!(coordinator.ready());
         assert_eq!(coordinator.pools()[0].forecast, None);
     }
 
     fn register(name: &str) -> Register {
-        Register { name: name.parse().unwrap(), pool: "default".parse().unwrap(), category: Category::Io }
+        Register {
+            name: name.parse().unwrap(),
+            pool: "default".parse().unwrap(),
+            category: Category::Io,
+            wants: Aspects::NONE,
+        }
     }
 
     #[tokio::test]
     async fn a_failed_store_refuses_every_change_and_shows_none() {
-        let coordinator = Coordinator::with_store(Options::default(), Clock::manual(), Box::new(Failing(1))).unwrap();
+        let coordinator = with(Box::new(Failing(1)));
         let first = coordinator.register(register("a")).await.unwrap();
         assert!(coordinator.ready());
         let Err(Error::Store(error)) = coordinator.register(register("b")).await else { panic!("taken") };
@@ -400,7 +452,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_that_panicked_is_not_ready() {
-        let coordinator = Coordinator::with_store(Options::default(), Clock::manual(), Box::new(Panicking)).unwrap();
+        let coordinator = with(Box::new(Panicking));
         assert!(coordinator.ready());
         assert!(matches!(coordinator.register(register("a")).await, Err(Error::Closed)));
         // Refused only once the thread has let go of its queue, which may be a moment after its last reply.

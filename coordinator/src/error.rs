@@ -35,6 +35,20 @@ pub enum Error {
     /// No token has this id, or no more.
     #[error("there is no token {0}")]
     UnknownToken(TokenId),
+    /// The pool has members, who would have nowhere to go.
+    #[error("the pool \"{name}\" has {members} members: they have to leave first")]
+    PoolInUse {
+        /// Its name.
+        name: PoolName,
+        /// How many there are.
+        members: usize,
+    },
+    /// The pool is one of the configuration's, and would be there again after a restart.
+    #[error("the pool \"{0}\" is configured at the start: take it out of the configuration instead")]
+    ConfiguredPool(PoolName),
+    /// There is no room for another pool.
+    #[error("there are {0} pools already, as many as --max-pools allows: remove some first")]
+    TooManyPools(usize),
     /// There is no room for another token.
     #[error("there are {0} tokens already: revoke some first")]
     TooManyTokens(usize),
@@ -43,6 +57,8 @@ pub enum Error {
     Precondition {
         /// What the order is about.
         resource: String,
+        /// The condition that does not hold: `If-Match` or `If-None-Match`.
+        condition: &'static str,
         /// The tag of its state now; none if there is nothing.
         current: Option<Digest>,
     },

@@ -30,6 +30,7 @@ macro_rules! kinds {
         /// What happened.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "lowercase")]
+        #[schema(as = EventKind)]
         pub enum Kind { $($(#[$doc])* $kind,)* }
 
         impl Kind {
@@ -68,10 +69,16 @@ kinds! {
     Lifecycle = "lifecycle";
     /// An operator ordered a pool's capacity, or took that back.
     Capacity = "capacity";
+    /// An operator said how a pool goes about scarcity, or took that back.
+    Scarcity = "scarcity";
+    /// An operator gave an agent a weight or a minimum, or took that back.
+    Entitlement = "entitlement";
     /// A pool's change budget was set or lifted.
     Budget = "budget";
     /// A pool's forecast network was given or taken back.
     Forecast = "forecast";
+    /// A pool was made, given other settings or removed.
+    Pool = "pool";
     /// An agent was told a cap: not everybody's need fits.
     Granted = "granted";
     /// An agent was told that it has no cap any more.
@@ -120,8 +127,6 @@ pub struct Event {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct About {
     pub(crate) pool: Option<PoolName>,
-    /// The place of the pool among all, where its name would have to be allocated.
-    pub(crate) pool_index: Option<usize>,
     pub(crate) agent: Option<AgentId>,
     pub(crate) name: Option<AgentName>,
     pub(crate) detail: Option<Value>,
@@ -139,7 +144,6 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Hub {
     clock: Clock,
-    pools: Vec<PoolName>,
     /// The first id of this run.
     first: u64,
     ring: Mutex<VecDeque<Kept>>,
@@ -154,10 +158,10 @@ struct Newest {
 }
 
 impl Hub {
-    pub(crate) fn new(pools: &[PoolName], clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         let first = clock.wall().saturating_mul(IDS_PER_MS) + 1;
         let newest = watch::Sender::new(Newest { id: first - 1, closed: false });
-        Self { clock, pools: pools.to_vec(), first, ring: Mutex::new(VecDeque::with_capacity(KEPT)), newest }
+        Self { clock, first, ring: Mutex::new(VecDeque::with_capacity(KEPT)), newest }
     }
 
     /// Adds an event; never waits for readers.
@@ -173,9 +177,9 @@ impl Hub {
         self.newest.send_modify(|newest| newest.id = id);
     }
 
-    /// A transition that a heartbeat made.
-    pub(crate) fn transition(&self, kind: Kind, pool_index: usize, agent: AgentId) {
-        self.publish(kind, About { pool_index: Some(pool_index), agent: Some(agent), ..About::default() });
+    /// A transition that a heartbeat made: a pool's name is shared, so it costs no allocation.
+    pub(crate) fn transition(&self, kind: Kind, pool: PoolName, agent: AgentId) {
+        self.publish(kind, About { pool: Some(pool), agent: Some(agent), ..About::default() });
     }
 
     /// Ends all readers, once they have read what is there.
@@ -218,11 +222,10 @@ impl Hub {
         let start = ring.partition_point(|kept| kept.id <= reader.at);
         for kept in ring.range(start..) {
             reader.at = kept.id;
-            let pool = kept.about.pool.clone().or_else(|| self.pools.get(kept.about.pool_index?).cloned());
-            if !reader.filter.admits(kept.kind, pool.as_ref()) {
+            if !reader.filter.admits(kept.kind, kept.about.pool.as_ref()) {
                 continue;
             }
-            let Kept { id, at_ms, kind, about: About { agent, name, detail, .. } } = kept.clone();
+            let Kept { id, at_ms, kind, about: About { pool, agent, name, detail } } = kept.clone();
             events.push(Event { id, at_ms, kind, pool, agent, name, detail });
             if events.len() >= BATCH {
                 break;
@@ -296,7 +299,7 @@ mod tests {
     };
 
     fn hub() -> Hub {
-        Hub::new(&["a".parse().unwrap(), "b".parse().unwrap()], Clock::manual())
+        Hub::new(Clock::manual())
     }
 
     /// What is there at once; none while the reader would wait.
@@ -351,10 +354,10 @@ mod tests {
     #[test]
     fn ids_grow_over_restarts_and_an_earlier_run_is_a_gap() {
         let clock = Clock::manual();
-        let before = Hub::new(&[], clock.clone());
+        let before = Hub::new(clock.clone());
         happen(&before, Kind::Joined, 5);
         clock.advance(Duration::from_secs(1));
-        let after = Hub::new(&[], clock);
+        let after = Hub::new(clock);
         happen(&after, Kind::Left, 1);
         let events = ready(&after, &mut after.reader(Some(5), Filter::default())).unwrap();
         assert_eq!(events, [(1_000_000, Kind::Missed), (1_000_001, Kind::Left)]);
@@ -366,9 +369,10 @@ mod tests {
         let filter = Filter { pool: Some("b".parse().unwrap()), kinds: vec![Kind::Granted, Kind::Paused] };
         let mut reader = hub.reader(None, filter);
         let agent = AgentId(uuid::Uuid::nil());
-        hub.transition(Kind::Granted, 0, agent);
-        hub.transition(Kind::Granted, 1, agent);
-        hub.transition(Kind::Relieved, 1, agent);
+        let pool = |name: &str| name.parse().unwrap();
+        hub.transition(Kind::Granted, pool("a"), agent);
+        hub.transition(Kind::Granted, pool("b"), agent);
+        hub.transition(Kind::Relieved, pool("b"), agent);
         hub.publish(Kind::Paused, About::default());
         assert_eq!(ready(&hub, &mut reader), Some(vec![(2, Kind::Granted), (4, Kind::Paused)]));
         assert_eq!(ready(&hub, &mut reader), None);

@@ -14,7 +14,11 @@
 //! | `POST`, `DELETE /v1/fallback`, `/v1/pools/{pool}/fallback`, `/v1/agents/{id}/fallback` | the kill switch |
 //! | `PUT`, `DELETE /v1/agents/{id}/lifecycle` | the state of its lifecycle that an operator wants |
 //! | `GET /v1/pools`, `GET /v1/pools/{pool}` | shows pools; a `/` in a name is written `%2F` |
+//! | `PUT /v1/pools/{pool}`, `DELETE ...` | makes, changes and removes a pool |
 //! | `PUT /v1/pools/{pool}/capacity`, `DELETE ...` | orders a capacity, or goes back to the configured one |
+//! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/scarcity` | how a pool goes about scarcity |
+//! | `GET /v1/pools/{pool}/cuts` | who was cut, for whom, how much and why |
+//! | `PUT`, `GET`, `DELETE /v1/agents/{id}/entitlement` | an agent's weight and minimum, as an operator gives them |
 //! | `PUT`, `GET`, `DELETE /v1/pools/{pool}/forecast` | the forecast network that the agents of a pool share |
 //! | `GET /v1/models`, `GET`, `POST`, `DELETE /v1/models/{model}` | base models: shows them, takes in a version, forgets |
 //! | `GET /v1/models/{model}/file` | the version that an agent gets, or any |
@@ -36,7 +40,8 @@
 //!
 //! Everything below `/v1` needs a bearer token, and every refusal is a [`problem`]. Checks sit in extractors and not in
 //! middleware, which would cost each heartbeat an allocation or two: one of those of [`auth`] comes first in every
-//! handler's arguments and says who may call it, so nothing is read from a stranger.
+//! handler's arguments and says who may call it, so nothing is read from a stranger. Around all of it is `trace`, which
+//! costs nothing while nobody looks.
 
 pub mod agents;
 pub mod audit;
@@ -45,6 +50,7 @@ pub mod batch;
 pub mod body;
 pub mod budget;
 pub mod control;
+pub mod entitlement;
 pub mod events;
 pub mod fallback;
 pub mod forecast;
@@ -55,9 +61,11 @@ pub mod openapi;
 pub mod pools;
 pub mod problem;
 mod query;
+pub mod scarcity;
 pub mod service;
 pub mod terms;
 pub mod tokens;
+pub(crate) mod trace;
 pub mod trajectories;
 
 use axum::{
@@ -82,8 +90,11 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(control::show_all, control::pause_all))
         .routes(routes!(control::resume_all))
         .routes(routes!(pools::list))
-        .routes(routes!(pools::show))
+        .routes(routes!(pools::show, pools::set, pools::remove))
         .routes(routes!(pools::show_capacity, pools::set_capacity, pools::clear_capacity))
+        .routes(routes!(scarcity::show, scarcity::set, scarcity::clear))
+        .routes(routes!(scarcity::cuts))
+        .routes(routes!(entitlement::show, entitlement::set, entitlement::clear))
         .routes(routes!(forecast::share, forecast::download, forecast::withdraw))
         .routes(routes!(models::list))
         .routes(routes!(models::show, models::add, models::remove))

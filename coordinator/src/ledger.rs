@@ -4,6 +4,7 @@
 //! took it, and only then becomes visible in [`crate::membership`].
 
 mod orders;
+mod pools;
 mod roll;
 mod tokens;
 
@@ -13,7 +14,8 @@ use std::{
 };
 
 use meanfield_common::{
-    identity::{AgentId, Epoch, PoolName},
+    identity::{AgentId, Epoch, ModelName, PoolName},
+    invalid::Invalid,
     scarcity::Capacity,
     wire::Register,
 };
@@ -24,9 +26,13 @@ use crate::{
     audit::Note,
     error::Error,
     forecast::Forecast,
+    membership::names,
+    models::Document,
     orders::{AgentOrder, Order, Ordered, Orders, PoolOrder, Terms},
+    settings::PoolRecord,
     store::{Contents, Record, Write},
 };
+use pools::Pools;
 use roll::{Entry, Roll};
 
 /// A change that must be durable before anybody hears of it.
@@ -42,19 +48,24 @@ pub(crate) enum Change {
     Issue(TokenId, TokenRecord),
     /// A token that counts no more, and what it stood for, as JSON.
     Revoke(TokenId, String),
+    /// What a base model is from now on, its files being there already, and what is said of that if somebody ordered it.
+    Model(ModelName, Option<Document>, Option<Note>),
     /// What was changed elsewhere and has to be in the audit log.
     Note(Note),
     /// Nothing: answered when everything before it is durable.
     Flush,
 }
 
+/// What the capacity of a pool is now: reported ones are not written down.
+pub(crate) type Capacities<'a> = &'a dyn Fn(&PoolName) -> Option<Capacity>;
+
 /// What a change means for the live membership.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Effect {
     Joined(AgentId, Record),
     Left(AgentId, Epoch),
-    /// An order was carried out, and this came of it. One that ends a membership has the epoch that it ended.
-    Ordered(Order, Box<Ordered>, Option<Epoch>),
+    /// An order was carried out, and this came of it.
+    Ordered(Order, Box<Ordered>, Aftermath),
     /// An order was only tried.
     Tried(Box<Ordered>),
     Issued(TokenId, TokenRecord),
@@ -62,9 +73,19 @@ pub(crate) enum Effect {
     Nothing,
 }
 
+/// What an order means for members.
+#[derive(Debug, PartialEq, Default)]
+pub(crate) struct Aftermath {
+    /// The epoch that the end of a membership ended.
+    pub(crate) ended: Option<Epoch>,
+    /// Who has a pool again.
+    pub(crate) housed: Vec<(AgentId, Record)>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     agents: Roll,
+    pools: Pools,
     orders: Orders,
     tokens: HashSet<TokenId>,
 }
@@ -77,7 +98,9 @@ pub(crate) struct Dirty {
     capacities: BTreeMap<PoolName, Option<Capacity>>,
     forecasts: BTreeMap<PoolName, Option<Arc<Forecast>>>,
     tokens: BTreeMap<TokenId, Option<TokenRecord>>,
+    models: BTreeMap<ModelName, Option<Document>>,
     fallback: Option<bool>,
+    pools: BTreeMap<PoolName, Option<PoolRecord>>,
     pool_orders: BTreeMap<PoolName, PoolOrder>,
     agent_orders: BTreeMap<AgentId, AgentOrder>,
 }
@@ -88,17 +111,23 @@ impl Dirty {
         let capacities = self.capacities.into_iter().map(|(pool, capacity)| Write::Capacity(pool, capacity));
         let forecasts = self.forecasts.into_iter().map(|(pool, forecast)| Write::Forecast(pool, forecast));
         let tokens = self.tokens.into_iter().map(|(id, record)| Write::Token(id, record));
-        let pools = self.pool_orders.into_iter().map(|(pool, order)| Write::PoolOrder(pool, order));
+        let models = self.models.into_iter().map(|(name, document)| Write::Model(name, document));
+        let pools = self.pools.into_iter().map(|(pool, record)| Write::Pool(pool, record));
+        let of_pools = self.pool_orders.into_iter().map(|(pool, order)| Write::PoolOrder(pool, order));
         let ordered = self.agent_orders.into_iter().map(|(id, order)| Write::AgentOrder(id, order));
         let everybody = self.paused.map(Write::Paused).into_iter().chain(self.fallback.map(Write::Fallback));
-        agents.chain(everybody).chain(capacities).chain(forecasts).chain(pools).chain(ordered).chain(tokens).collect()
+        let pools = pools.chain(capacities).chain(forecasts).chain(of_pools);
+        agents.chain(everybody).chain(pools).chain(ordered).chain(tokens).chain(models).collect()
     }
 }
 
 impl Ledger {
-    pub(crate) fn new(contents: Contents) -> Self {
+    /// What a store holds, with the pools of the configuration; at most so many may be there before another is made.
+    pub(crate) fn new(contents: Contents, configured: &[PoolName], most_pools: usize) -> Self {
         let tokens = contents.tokens.iter().map(|(id, _)| *id).collect();
-        Self { orders: orders::of(&contents), agents: Roll::new(contents.agents), tokens }
+        let pools = Pools::new(&contents, configured, most_pools);
+        let orders = Orders { settings: pools.settings(&contents), ..orders::of(&contents) };
+        Self { orders, pools, agents: Roll::new(contents.agents), tokens }
     }
 
     /// Decides a change: what it means for the live membership, and what the audit log says of it.
@@ -106,14 +135,19 @@ impl Ledger {
         &mut self,
         change: Change,
         terms: &Terms,
+        capacity: Capacities<'_>,
         dirty: &mut Dirty,
     ) -> Result<(Effect, Option<Note>), Error> {
         match change {
-            Change::Order(order) => self.order(order, terms, dirty),
+            Change::Order(order) => self.order(order, terms, capacity, dirty),
             Change::Issue(id, record) => self.issue(id, record, terms, dirty),
             Change::Revoke(id, before) => self.revoke(id, before, terms, dirty),
+            Change::Model(name, document, note) => {
+                dirty.models.insert(name, document);
+                Ok((Effect::Nothing, note))
+            }
             Change::Note(note) => Ok((Effect::Nothing, Some(note))),
-            Change::Register(register) => Ok((self.register(register, dirty), None)),
+            Change::Register(register) => Ok((self.register(register, dirty)?, None)),
             Change::Leave(id, epoch) => {
                 Error::check_epoch(id, epoch, self.member(id)?.epoch)?;
                 self.update(id, dirty, |record| record.member = false)?;
@@ -132,24 +166,28 @@ impl Ledger {
         }
     }
 
-    fn register(&mut self, register: Register, dirty: &mut Dirty) -> Effect {
-        let Register { name, pool, category } = register;
+    fn register(&mut self, register: Register, dirty: &mut Dirty) -> Result<Effect, Error> {
+        let Register { name, pool, category, wants: aspects } = register;
+        if !self.orders.settings.contains_key(&pool) {
+            return Err(Invalid::new("pool", pool, format!("one of {}", names(self.orders.settings.keys()))).into());
+        }
         let known = self.agents.named(&pool, &name);
         let entry = match known.and_then(|id| self.agents.get_mut(id)) {
             Some(entry) => {
                 entry.epoch = entry.epoch.next();
                 entry.member = true;
-                entry.category = category;
+                (entry.category, entry.aspects) = (category, aspects);
                 entry.clone()
             }
             None => {
-                let record = Record { pool, name, category, epoch: Epoch::FIRST, member: true, paused: false };
+                let epoch = Epoch::FIRST;
+                let record = Record { pool, name, category, epoch, aspects, member: true, paused: false };
                 self.agents.insert(AgentId(Uuid::new_v4()), record).clone()
             }
         };
         let record = self.agents.record(&entry);
         dirty.agents.insert(entry.id, record.clone());
-        Effect::Joined(entry.id, record)
+        Ok(Effect::Joined(entry.id, record))
     }
 
     fn member(&self, id: AgentId) -> Result<&Entry, Error> {

@@ -11,6 +11,7 @@
 //! | [`access`] | tokens, roles and how often they may be used |
 //! | `membership`, `pool` | the members and the exact sums of their pools |
 //! | `claims` | what the members of a pool claim of its capacity, and who yields |
+//! | [`settings`] | what an operator says of a pool |
 //! | [`forecast`] | the forecast network that the agents of a pool share |
 //! | [`models`] | base models by version: what agents start from, and what follows from what they learn |
 //! | `ledger`, `writer` | who is a member and who is paused, as written down; the thread that writes |
@@ -43,6 +44,7 @@ pub mod options;
 pub mod orders;
 mod pool;
 pub mod server;
+pub mod settings;
 pub mod store;
 pub mod tls;
 pub mod token;

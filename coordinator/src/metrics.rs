@@ -1,14 +1,18 @@
 //! Every metric of the coordinator, by name.
 //!
-//! Labels come from closed sets only: states, kinds of refusals, the configured pools, and base models, of which there
-//! are 256 at most.
+//! Labels come from closed sets only: states, kinds of refusals, pools, of which there are as many as the configuration
+//! allows, and base models, of which there are 256 at most.
 
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicU64},
 };
 
-use meanfield_common::identity::{ModelName, PoolName};
+use meanfield_common::{
+    identity::{ModelName, PoolName},
+    scarcity::{Mode, Reason as Why},
+};
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text::encode},
     metrics::{
@@ -62,6 +66,18 @@ struct PartOfPool {
     part: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModeOfPool {
+    pool: String,
+    mode: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CutsOfPool {
+    pool: String,
+    reason: &'static str,
+}
+
 impl EncodeLabelValue for State {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         let name = match self {
@@ -97,6 +113,7 @@ impl EncodeLabelValue for Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct TrajectoryMetrics {
     pub(crate) appended: Counter,
+    pub(crate) dropped: Counter,
     pub(crate) flush_seconds: Histogram,
     removed: Family<ForReason, Counter>,
     steps: Gauge,
@@ -112,6 +129,7 @@ impl TrajectoryMetrics {
         }
         Self {
             appended: Counter::default(),
+            dropped: Counter::default(),
             // 0.1 ms to 1.6 s.
             flush_seconds: Histogram::new(exponential_buckets(1e-4, 4.0, 8)),
             removed,
@@ -123,6 +141,8 @@ impl TrajectoryMetrics {
 
     fn register(&self, registry: &mut Registry) {
         registry.register("trajectory_appended_steps", "Steps recorded", self.appended.clone());
+        let dropped = "Steps that agents say they dropped instead of handing them in";
+        registry.register("trajectory_dropped_steps", dropped, self.dropped.clone());
         let removed = "Steps removed by retention, by reason";
         registry.register("trajectory_removed_steps", removed, self.removed.clone());
         let flush = "Time to make the steps of all who wait durable";
@@ -159,12 +179,16 @@ pub(crate) struct Switches {
     pub(crate) paused: bool,
     pub(crate) fallback: bool,
     pub(crate) audit_entries: u64,
+    /// Spans that were exported, and spans that were given up.
+    pub(crate) spans: [u64; 2],
 }
 
 /// The coordinator's metrics. Counters are counted where things happen, gauges are read when they are served.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    /// One scrape at a time: each sets the gauges anew.
+    rendering: Mutex<()>,
     pub(crate) heartbeats: Counter,
     pub(crate) registrations: Counter,
     pub(crate) leaves: Counter,
@@ -178,6 +202,9 @@ pub struct Metrics {
     pub(crate) connections_cut: Counter,
     pub(crate) handshakes_failed: Counter,
     pub(crate) certificates_refused: Counter,
+    pub(crate) store_flush_seconds: Histogram,
+    spans_exported: Counter,
+    spans_dropped: Counter,
     pub(crate) trajectories: TrajectoryMetrics,
     refusals: Family<OfKind, Counter>,
     agents: Family<InState, Gauge>,
@@ -191,6 +218,10 @@ pub struct Metrics {
     pool_price: Family<OfPool, Level>,
     pool_grants: Family<OfPool, Level>,
     pool_headroom: Family<PartOfPool, Level>,
+    pool_capacity: Family<PartOfPool, Level>,
+    pool_nodes: Family<OfPool, Level>,
+    pool_scarcity_mode: Family<ModeOfPool, Level>,
+    pool_cuts: Family<CutsOfPool, Level>,
     model_version: Family<OfModel, Level>,
 }
 
@@ -198,6 +229,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix(PREFIX),
+            rendering: Mutex::default(),
             heartbeats: Counter::default(),
             registrations: Counter::default(),
             leaves: Counter::default(),
@@ -212,6 +244,10 @@ impl Metrics {
             connections_cut: Counter::default(),
             handshakes_failed: Counter::default(),
             certificates_refused: Counter::default(),
+            // 0.1 ms to 1.6 s.
+            store_flush_seconds: Histogram::new(exponential_buckets(1e-4, 4.0, 8)),
+            spans_exported: Counter::default(),
+            spans_dropped: Counter::default(),
             trajectories: TrajectoryMetrics::new(),
             refusals: Family::default(),
             agents: Family::default(),
@@ -225,6 +261,10 @@ impl Metrics {
             pool_price: Family::default(),
             pool_grants: Family::default(),
             pool_headroom: Family::default(),
+            pool_capacity: Family::default(),
+            pool_nodes: Family::default(),
+            pool_scarcity_mode: Family::default(),
+            pool_cuts: Family::default(),
             model_version: Family::default(),
         };
         metrics.register();
@@ -257,6 +297,10 @@ impl Metrics {
         registry.register("handshakes_failed", "TLS handshakes that failed", self.handshakes_failed.clone());
         let kept = "Changed certificates that could not be used";
         registry.register("certificates_refused", kept, self.certificates_refused.clone());
+        let flush = "Time to make the changes of all who wait durable: members, orders, tokens";
+        registry.register("store_flush_seconds", flush, self.store_flush_seconds.clone());
+        registry.register("spans_exported", "Spans of traces exported", self.spans_exported.clone());
+        registry.register("spans_dropped", "Spans of traces given up", self.spans_dropped.clone());
         registry.register("agents", "Members by state", self.agents.clone());
         registry.register("paused", "Whether all agents are paused", self.paused.clone());
         registry.register("fallback", "Whether the kill switch for all is on", self.fallback.clone());
@@ -272,6 +316,12 @@ impl Metrics {
         registry.register("pool_price", "What a core is worth, in weight", self.pool_price.clone());
         registry.register("pool_grants", "Members that have a cap", self.pool_grants.clone());
         registry.register("pool_headroom", "How much room the pool has, by part", self.pool_headroom.clone());
+        let capacity = "What members may reserve together, in cores and gibibytes";
+        registry.register("pool_capacity", capacity, self.pool_capacity.clone());
+        registry.register("pool_nodes", "Nodes that agents report as the capacity", self.pool_nodes.clone());
+        let mode = "1 for what is made of too little, 0 for the rest";
+        registry.register("pool_scarcity_mode", mode, self.pool_scarcity_mode.clone());
+        registry.register("pool_cuts", "Cuts that are open, by reason", self.pool_cuts.clone());
         self.trajectories.register(registry);
         let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The running version", build);
@@ -292,11 +342,24 @@ impl Metrics {
         models: &[(ModelName, Arc<Model>)],
         switches: Switches,
     ) -> Result<String, fmt::Error> {
+        let _alone = self.rendering.lock();
         // Models come and go: one that was removed must not stay on the board.
         self.model_version.clear();
         for (name, model) in models {
             let label = OfModel { model: name.to_string() };
             set(&self.model_version, &label, Some(model.serving.version as f64));
+        }
+        // So do pools.
+        self.pool_agents.clear();
+        self.pool_headroom.clear();
+        for levels in [
+            &self.pool_slo_preservation,
+            &self.pool_utilisation,
+            &self.pool_reward,
+            &self.pool_price,
+            &self.pool_grants,
+        ] {
+            levels.clear();
         }
         let (mut active, mut suspect) = (0, 0);
         for pool in pools {
@@ -322,12 +385,31 @@ impl Metrics {
                 let label = PartOfPool { pool: label.pool.clone(), part };
                 set(&self.pool_headroom, &label, scarcity.map(|_| value));
             }
+            set(&self.pool_nodes, &label, scarcity.map(|scarcity| scarcity.nodes.unwrap_or(0) as f64));
+            let capacity = scarcity.map(|scarcity| scarcity.capacity);
+            for (part, value) in [
+                ("cores", capacity.map(|capacity| capacity.cores.get())),
+                ("memory_gib", capacity.map(|capacity| capacity.memory_gib.get())),
+            ] {
+                set(&self.pool_capacity, &PartOfPool { pool: label.pool.clone(), part }, value);
+            }
+            for mode in Mode::ALL {
+                let is = scarcity.map(|scarcity| f64::from(u8::from(scarcity.mode == *mode)));
+                set(&self.pool_scarcity_mode, &ModeOfPool { pool: label.pool.clone(), mode: mode.name() }, is);
+            }
+            for (place, reason) in Why::ALL.iter().enumerate() {
+                let open = scarcity.and_then(|scarcity| scarcity.cuts.get(place)).map(|cuts| cuts.open as f64);
+                set(&self.pool_cuts, &CutsOfPool { pool: label.pool.clone(), reason: reason.name() }, open);
+            }
         }
         self.agents.get_or_create(&InState { state: State::Active }).set(count(active));
         self.agents.get_or_create(&InState { state: State::Suspect }).set(count(suspect));
         self.paused.set(i64::from(switches.paused));
         self.fallback.set(i64::from(switches.fallback));
         self.audit_entries.set(count(switches.audit_entries));
+        for (counter, now) in [&self.spans_exported, &self.spans_dropped].into_iter().zip(switches.spans) {
+            counter.inc_by(now.saturating_sub(counter.get()));
+        }
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

@@ -4,7 +4,8 @@
 //! which, is an operator's word ([`Serving`]). Agents hand in what they learnt, the last word of each counts, and
 //! averaging makes a new version that goes a little of the way to them ([`average`]).
 //!
-//! Changes are made one at a time: on the disk first (`files`), then in memory. Reading never waits for the disk.
+//! Changes are made one at a time: the files first (`files`), then one commit to the store that names them, with the
+//! entry in the audit log, then in memory. Reading never waits for the disk.
 
 pub mod average;
 mod files;
@@ -14,18 +15,24 @@ mod version;
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use meanfield_common::{
+    digest::Digest,
     identity::{AgentId, ModelName},
     invalid::Invalid,
     reward::Reward,
 };
 use meanfield_learner::ActorCritic;
 use parking_lot::{Mutex, RwLock};
+use serde_json::{Value, json};
 
+pub use files::Document;
 pub use serving::{Canary, Serving};
 pub(crate) use version::network;
 pub use version::{MOST_BYTES, Provenance, Source, Version};
@@ -124,6 +131,17 @@ pub struct Model {
     pub previous: Option<Serving>,
 }
 
+/// What the audit log says of a change, but for who made it.
+pub(crate) struct Said {
+    pub(crate) action: &'static str,
+    pub(crate) target: String,
+    pub(crate) before: Value,
+    pub(crate) after: Value,
+}
+
+/// Makes durable, at once, what a model is from now on (none when it is forgotten) and what is said of that.
+pub(crate) type Commit<'a> = &'a dyn Fn(&ModelName, Option<Document>, Said) -> Result<(), crate::Error>;
+
 /// What an agent has learnt.
 struct Contribution {
     network: ActorCritic,
@@ -139,17 +157,53 @@ pub(crate) struct Models {
     /// Taken by whoever makes a change, for the whole of it.
     change: Mutex<()>,
     models: RwLock<BTreeMap<ModelName, Arc<Model>>>,
+    /// See [`Self::revision`]; 0 for none.
+    revision: AtomicU64,
     contributions: Mutex<HashMap<ModelName, HashMap<AgentId, Contribution>>>,
 }
 
 impl Models {
-    /// What a data directory holds; without one, models live in memory.
-    pub(crate) fn open(data_dir: Option<&Path>, options: Options) -> Result<Self, Error> {
+    /// Looks whether what a data directory holds can be opened, and changes nothing. The caller holds its lock.
+    pub(crate) fn rehearse(data_dir: &Path, known: &[(ModelName, Document)]) -> Result<(), Error> {
+        files::Files::rehearse(data_dir, known)
+    }
+
+    /// The documents of an earlier layout in a data directory, to be added to those that the store holds.
+    pub(crate) fn old(
+        data_dir: Option<&Path>,
+        known: &[(ModelName, Document)],
+    ) -> Result<Vec<(ModelName, Document)>, Error> {
+        data_dir.map_or_else(|| Ok(Vec::new()), |data_dir| files::Files::open(data_dir)?.old(known))
+    }
+
+    /// What the store knows, with the networks from the data directory; without one, models live in memory.
+    pub(crate) fn open(
+        data_dir: Option<&Path>,
+        documents: Vec<(ModelName, Document)>,
+        options: Options,
+    ) -> Result<Self, Error> {
         let files = data_dir.map(files::Files::open).transpose()?;
-        let models = files.as_ref().map_or_else(|| Ok(BTreeMap::new()), files::Files::load)?;
+        let models = files.as_ref().map_or_else(|| Ok(BTreeMap::new()), |files| files.load(documents))?;
         let models = models.into_iter().map(|(name, model)| (name, Arc::new(model))).collect();
         let (change, contributions) = (Mutex::default(), Mutex::default());
-        Ok(Self { options, files, change, models: RwLock::new(models), contributions })
+        let revision = AtomicU64::new(revision(&models));
+        Ok(Self { options, files, change, models: RwLock::new(models), revision, contributions })
+    }
+
+    /// A number that follows from what is served of all models, the same after a restart: who finds another one than before
+    /// has a reason to look. Part of every answer to a heartbeat, so it is only read here.
+    pub(crate) fn revision(&self) -> Option<u64> {
+        Some(self.revision.load(Ordering::Relaxed)).filter(|revision| *revision > 0)
+    }
+
+    /// Makes a change visible: a model, or that there is none of a name any more.
+    fn show(&self, name: &ModelName, model: Option<Model>) {
+        let mut models = self.models.write();
+        match model {
+            Some(model) => drop(models.insert(name.clone(), Arc::new(model))),
+            None => drop(models.remove(name)),
+        }
+        self.revision.store(revision(&models), Ordering::Relaxed);
     }
 
     pub(crate) fn all(&self) -> Vec<(ModelName, Arc<Model>)> {
@@ -166,53 +220,57 @@ impl Models {
     }
 
     /// Takes a new version in. The first one of a model is served at once, a later one when an operator says so.
-    pub(crate) fn add(&self, name: &ModelName, version: Version) -> Result<u64, Error> {
+    pub(crate) fn add(&self, name: &ModelName, version: Version, commit: Commit<'_>) -> Result<u64, crate::Error> {
         let _change = self.change.lock();
         let model = self.models.read().get(name).cloned();
         if model.is_none() && self.models.read().len() >= MOST_MODELS {
             return Err(Invalid::new("model", name, format!("one of at most {MOST_MODELS} models")).into());
         }
         let Some(model) = model else {
+            let said = added(name, 1, &version);
             let (versions, serving) = (BTreeMap::from([(1, Arc::new(version))]), Serving::of(1));
-            return self.keep(name, Model { versions, serving, previous: None }).map(|()| 1);
+            self.keep(name, None, Model { versions, serving, previous: None }, said, commit)?;
+            return Ok(1);
         };
         let served = model.version(model.serving.version)?;
         version.network.config().same_shape(served.network.config())?;
-        self.extend(name, &model, version, false)
+        self.extend(name, &model, version, false, commit)
     }
 
-    /// Says what agents get. Returns what they got before.
-    pub(crate) fn serve(&self, name: &ModelName, serving: Serving) -> Result<(), Error> {
+    /// Says what agents get.
+    pub(crate) fn serve(&self, name: &ModelName, serving: Serving, commit: Commit<'_>) -> Result<(), crate::Error> {
         let _change = self.change.lock();
         let model = self.get(name)?;
         serving.check(&model.versions)?;
-        if serving == model.serving {
-            return Ok(());
-        }
-        let previous = Some(model.serving);
-        self.keep(name, Model { serving, previous, ..(*model).clone() })
+        // The same again is an order too, and changes nothing that could be gone back to.
+        let previous = if serving == model.serving { model.previous } else { Some(model.serving) };
+        let said = served(name, "model.serve", &model.serving, &serving);
+        self.keep(name, Some(&model), Model { serving, previous, ..(*model).clone() }, said, commit)
     }
 
     /// Goes back to what agents got before the last change, and pins it, so that no average undoes that.
-    pub(crate) fn roll_back(&self, name: &ModelName) -> Result<Serving, Error> {
+    pub(crate) fn roll_back(&self, name: &ModelName, commit: Commit<'_>) -> Result<Serving, crate::Error> {
         let _change = self.change.lock();
         let model = self.get(name)?;
         let previous = model.previous.ok_or_else(|| Error::NoPrevious(name.clone()))?;
         let serving = Serving { pinned: true, ..previous };
         let previous = Some(model.serving);
-        self.keep(name, Model { serving, previous, ..(*model).clone() })?;
+        let said = served(name, "model.rollback", &model.serving, &serving);
+        self.keep(name, Some(&model), Model { serving, previous, ..(*model).clone() }, said, commit)?;
         Ok(serving)
     }
 
     /// Forgets a model with all of its versions.
-    pub(crate) fn remove(&self, name: &ModelName) -> Result<(), Error> {
+    pub(crate) fn remove(&self, name: &ModelName, commit: Commit<'_>) -> Result<(), crate::Error> {
         let _change = self.change.lock();
-        self.get(name)?;
-        if let Some(files) = &self.files {
-            files.remove(name)?;
-        }
-        self.models.write().remove(name);
+        let before = json!(self.get(name)?.serving);
+        let said = Said { action: "model.remove", target: format!("models/{name}"), before, after: Value::Null };
+        commit(name, None, said)?;
+        self.show(name, None);
         self.contributions.lock().remove(name);
+        if let Some(files) = &self.files {
+            tidied(name, files.remove(name));
+        }
         Ok(())
     }
 
@@ -246,7 +304,12 @@ impl Models {
 
     /// Makes a new version of a model from what its agents handed in since the last one, if enough of them did. It is
     /// served at once, unless the model is pinned or has a canary.
-    pub(crate) fn average(&self, name: &ModelName, made_unix_ms: u64) -> Result<Option<u64>, Error> {
+    pub(crate) fn average(
+        &self,
+        name: &ModelName,
+        made_unix_ms: u64,
+        commit: Commit<'_>,
+    ) -> Result<Option<u64>, crate::Error> {
         let _change = self.change.lock();
         let model = self.get(name)?;
         let served = &model.version(model.serving.version)?.network;
@@ -272,13 +335,13 @@ impl Models {
         };
         let version = Version::of(network, Provenance { made_unix_ms, source })?;
         let promote = !model.serving.pinned && model.serving.canary.is_none();
-        self.extend(name, &model, version, promote).map(Some)
+        self.extend(name, &model, version, promote, commit).map(Some)
     }
 
     /// Averages every model; what fails is logged, and tried again with the next contributions.
-    pub(crate) fn average_all(&self, made_unix_ms: u64) {
+    pub(crate) fn average_all(&self, made_unix_ms: u64, commit: Commit<'_>) {
         for (name, _) in self.all() {
-            match self.average(&name, made_unix_ms) {
+            match self.average(&name, made_unix_ms, commit) {
                 Ok(Some(version)) => tracing::info!(model = %name, version, "averaged what agents have learnt"),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(model = %name, %error, "cannot average what agents have learnt"),
@@ -286,27 +349,78 @@ impl Models {
         }
     }
 
-    fn extend(&self, name: &ModelName, model: &Model, version: Version, promote: bool) -> Result<u64, Error> {
+    fn extend(
+        &self,
+        name: &ModelName,
+        model: &Model,
+        version: Version,
+        promote: bool,
+        commit: Commit<'_>,
+    ) -> Result<u64, crate::Error> {
         let mut next = model.clone();
         let number = model.versions.last_key_value().map_or(1, |(last, _)| last + 1);
+        let said = added(name, number, &version);
         next.versions.insert(number, Arc::new(version));
         if promote {
             next.previous = Some(next.serving);
             next.serving.version = number;
         }
         next.forget(self.options.kept, number);
-        self.keep(name, next)?;
+        self.keep(name, Some(model), next, said, commit)?;
         Ok(number)
     }
 
     /// Makes a model's new state durable, and then visible.
-    fn keep(&self, name: &ModelName, model: Model) -> Result<(), Error> {
+    fn keep(
+        &self,
+        name: &ModelName,
+        before: Option<&Model>,
+        model: Model,
+        said: Said,
+        commit: Commit<'_>,
+    ) -> Result<(), crate::Error> {
         if let Some(files) = &self.files {
-            files.write(name, &model)?;
+            files.write(name, before, &model)?;
         }
-        self.models.write().insert(name.clone(), Arc::new(model));
+        commit(name, Some(Document::from(&model)), said)?;
+        if let Some(files) = &self.files {
+            tidied(name, files.sweep(name, &model));
+        }
+        self.show(name, Some(model));
         Ok(())
     }
+}
+
+/// The digest of what is served of all models, in as many bits as a JSON number has in every language.
+fn revision(models: &BTreeMap<ModelName, Arc<Model>>) -> u64 {
+    if models.is_empty() {
+        return 0;
+    }
+    // Names and numbers always serialise.
+    let file = |model: &Model, number| model.versions.get(&number).map(|version| version.digest());
+    let served = models.iter().map(|(name, model)| {
+        let Serving { version, canary, .. } = model.serving;
+        (name, file(model, version), canary.map(|canary| (file(model, canary.version), canary.share)))
+    });
+    let served: Vec<_> = served.collect();
+    let [a, b, c, d, e, f, ..] = *Digest::of(serde_json::to_string(&served).unwrap_or_default().as_bytes()).bytes();
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f]).max(1)
+}
+
+/// The change is made by then: files that nobody needs any more are no reason to call it failed, and go at the next start.
+fn tidied(name: &ModelName, outcome: Result<(), Error>) {
+    if let Err(error) = outcome {
+        tracing::warn!(model = %name, %error, "files that are needed no more could not be removed");
+    }
+}
+
+fn added(name: &ModelName, number: u64, version: &Version) -> Said {
+    let after = json!({ "version": number, "digest": version.digest() });
+    Said { action: "model.add", target: format!("models/{name}"), before: Value::Null, after }
+}
+
+fn served(name: &ModelName, action: &'static str, before: &Serving, after: &Serving) -> Said {
+    Said { action, target: format!("models/{name}/serving"), before: json!(before), after: json!(after) }
 }
 
 impl Model {

@@ -2,9 +2,9 @@
 
 mod limits;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity, secret::Secret};
+use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity, secret::Secret, trace::Exports};
 
 use crate::{models, tls, trajectories::Retention};
 
@@ -20,8 +20,10 @@ pub struct Options {
     /// After how long without a heartbeat an agent is gone: no member, and not in the mean field, until it registers
     /// again.
     pub gone_after: Duration,
-    /// The pools that agents may join: at least one, each once.
+    /// The pools that are there from the start: at least one, each once. Operators may make more by the API.
     pub pools: Vec<PoolName>,
+    /// How many pools there may be; those that are there already are never too many.
+    pub max_pools: usize,
     /// What the members of a pool may reserve together; pools that are not named are never scarce. An operator's word
     /// by the API counts more, and outlasts a restart.
     pub capacities: Vec<(PoolName, Capacity)>,
@@ -44,6 +46,8 @@ pub struct Options {
     pub models: models::Options,
     /// How many entries of the audit log are kept, at least; a tenth more before the oldest go.
     pub audit_keep: usize,
+    /// What became of the traces that whoever started this exports, for the metrics.
+    pub exports: Arc<Exports>,
 }
 
 /// The pool that exists when none is configured.
@@ -56,6 +60,7 @@ impl Default for Options {
             suspect_after: Duration::from_secs(45),
             gone_after: Duration::from_secs(120),
             pools: DEFAULT_POOL.parse().into_iter().collect(),
+            max_pools: 1000,
             capacities: Vec::new(),
             token: None,
             rates: Rates::default(),
@@ -66,6 +71,7 @@ impl Default for Options {
             grace: Duration::from_secs(10),
             models: models::Options::default(),
             audit_keep: 100_000,
+            exports: Arc::default(),
         }
     }
 }
@@ -94,6 +100,10 @@ impl Options {
             if self.pools[..at].contains(pool) {
                 return Err(Invalid::new("pools", pool, "named once only"));
             }
+        }
+        if self.pools.len() > self.max_pools {
+            let bound = format!("at most max_pools ({})", self.max_pools);
+            return Err(Invalid::new("pools", format!("a list of {}", self.pools.len()), bound));
         }
         for (at, (pool, _)) in self.capacities.iter().enumerate() {
             if !self.pools.contains(pool) {
@@ -170,6 +180,7 @@ mod tests {
         assert_eq!(refused(|o| o.suspect_after = Duration::ZERO).field, "suspect_after");
         assert_eq!(refused(|o| o.gone_after = o.suspect_after).field, "gone_after");
         assert_eq!(refused(|o| o.pools.clear()).field, "pools");
+        assert_eq!(refused(|o| o.max_pools = 0).field, "pools");
         let twice = refused(|o| o.pools.push("default".parse().unwrap()));
         assert_eq!((twice.field.as_str(), twice.value.as_str()), ("pools", "default"));
         assert_eq!(refused(|o| o.models.every = Duration::ZERO).field, "average_every");

@@ -13,16 +13,16 @@ use meanfield_common::{
     budget::Budget,
     digest::Digest,
     identity::{AgentId, PoolName},
-    scarcity::Capacity,
+    scarcity::{self, Capacity, Entitlement},
     wire::Lifecycle,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{access::Caller, audit::Actor, error::Error, forecast::Forecast};
+use crate::{access::Caller, audit::Actor, error::Error, forecast::Forecast, settings::Settings};
 
-pub(crate) use live::Live;
+pub(crate) use live::{Live, OfPool};
 pub(crate) use resource::Recorded;
 pub use resource::{Resource, Scope};
 
@@ -41,10 +41,16 @@ pub enum Order {
     Lifecycle(AgentId, Option<Lifecycle>),
     /// Says what a pool's members may reserve together; none goes back to the configuration.
     Capacity(PoolName, Option<Capacity>),
+    /// Says how a pool goes about scarcity; none goes back to the defaults.
+    Scarcity(PoolName, Option<scarcity::Settings>),
+    /// Gives an agent a weight, a minimum or both; none takes them back.
+    Entitlement(AgentId, Option<Entitlement>),
     /// Says how much of a pool's capacity may be moved within a minute; none lifts that.
     Budget(PoolName, Option<Budget>),
     /// Gives a pool's agents a forecast network to share; none leaves each with its own.
     Forecast(PoolName, Option<Arc<Forecast>>),
+    /// Makes a pool, or gives one new settings; none removes it, with all that was ordered about it.
+    Pool(PoolName, Option<Settings>),
 }
 
 impl Order {
@@ -58,8 +64,11 @@ impl Order {
             Self::Fallback(scope, _) => Resource::Fallback(scope.clone()),
             Self::Lifecycle(agent, _) => Resource::Lifecycle(*agent),
             Self::Capacity(pool, _) => Resource::Capacity(pool.clone()),
+            Self::Scarcity(pool, _) => Resource::Scarcity(pool.clone()),
+            Self::Entitlement(agent, _) => Resource::Entitlement(*agent),
             Self::Budget(pool, _) => Resource::Budget(pool.clone()),
             Self::Forecast(pool, _) => Resource::Forecast(pool.clone()),
+            Self::Pool(pool, _) => Resource::Pool(pool.clone()),
         }
     }
 
@@ -76,10 +85,16 @@ impl Order {
             Self::Lifecycle(_, None) => "lifecycle.clear",
             Self::Capacity(_, Some(_)) => "capacity.set",
             Self::Capacity(_, None) => "capacity.clear",
+            Self::Scarcity(_, Some(_)) => "scarcity.set",
+            Self::Scarcity(_, None) => "scarcity.clear",
+            Self::Entitlement(_, Some(_)) => "entitlement.set",
+            Self::Entitlement(_, None) => "entitlement.clear",
             Self::Budget(_, Some(_)) => "budget.set",
             Self::Budget(_, None) => "budget.clear",
             Self::Forecast(_, Some(_)) => "forecast.share",
             Self::Forecast(_, None) => "forecast.withdraw",
+            Self::Pool(_, Some(_)) => "pool.set",
+            Self::Pool(_, None) => "pool.remove",
         }
     }
 
@@ -91,10 +106,13 @@ impl Order {
             Self::Pause(_, paused) | Self::PauseAll(paused) => Value::from(*paused),
             Self::Fallback(_, on) => Value::from(*on),
             Self::Lifecycle(_, state) => state.map_or(Value::Null, |state| state.name().into()),
-            // Numbers that were checked always serialise.
+            // Numbers and words that were checked always serialise.
             Self::Capacity(_, capacity) => serde_json::to_value(capacity).unwrap_or_default(),
+            Self::Scarcity(_, settings) => serde_json::to_value(settings).unwrap_or_default(),
+            Self::Entitlement(_, given) => serde_json::to_value(given).unwrap_or_default(),
             Self::Budget(_, budget) => serde_json::to_value(budget).unwrap_or_default(),
             Self::Forecast(_, forecast) => forecast.as_ref().map_or(Value::Null, |it| it.digest().to_string().into()),
+            Self::Pool(_, settings) => serde_json::to_value(settings).unwrap_or_default(),
         }
     }
 }
@@ -106,6 +124,8 @@ pub struct Terms {
     pub actor: Option<Actor>,
     /// The tags that the order is for; none is for whatever is there.
     pub if_match: Option<Match>,
+    /// The tags that the order is not for: [`Match::Any`] is only for what is not there yet.
+    pub if_none_match: Option<Match>,
     /// Only say what would happen.
     pub dry_run: bool,
 }
@@ -119,6 +139,15 @@ pub enum Match {
     Tags(Vec<Digest>),
 }
 
+impl Match {
+    fn admits(&self, current: Option<Digest>) -> bool {
+        match self {
+            Self::Any => current.is_some(),
+            Self::Tags(tags) => current.is_some_and(|current| tags.contains(&current)),
+        }
+    }
+}
+
 impl Terms {
     /// The same, given by a caller.
     #[must_use]
@@ -128,12 +157,13 @@ impl Terms {
 
     /// Refuses an order that was made for another state.
     pub(crate) fn check(&self, resource: &Resource, current: Option<Digest>) -> Result<(), Error> {
-        let matches = match &self.if_match {
-            None => true,
-            Some(Match::Any) => current.is_some(),
-            Some(Match::Tags(tags)) => current.is_some_and(|current| tags.contains(&current)),
-        };
-        if matches { Ok(()) } else { Err(Error::Precondition { resource: resource.to_string(), current }) }
+        let wanted = self.if_match.as_ref().is_none_or(|wanted| wanted.admits(current));
+        let unwanted = self.if_none_match.as_ref().is_some_and(|unwanted| unwanted.admits(current));
+        if wanted && !unwanted {
+            return Ok(());
+        }
+        let condition = if wanted { "If-None-Match" } else { "If-Match" };
+        Err(Error::Precondition { resource: resource.to_string(), condition, current })
     }
 }
 
@@ -165,16 +195,22 @@ pub struct PoolOrder {
     pub fallback: bool,
     /// How much of its capacity may be moved.
     pub budget: Option<Budget>,
+    /// How it goes about scarcity. Left out where nothing is ordered: older programs do not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scarcity: Option<scarcity::Settings>,
 }
 
 /// What is ordered about one agent, beyond its pause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentOrder {
     /// Whether it decides by its fallback.
     pub fallback: bool,
     /// The state of its lifecycle that is wanted.
     pub lifecycle: Option<Lifecycle>,
+    /// What it is given of a scarce capacity. Left out where that is nothing, as above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entitlement: Option<Entitlement>,
 }
 
 /// Everything that is ordered, but for agents' own pauses, which are in their records.
@@ -184,6 +220,8 @@ pub struct Orders {
     pub paused: bool,
     /// Whether everybody decides by the fallback.
     pub fallback: bool,
+    /// Every pool that there is.
+    pub settings: BTreeMap<PoolName, Settings>,
     /// By pool.
     pub pools: BTreeMap<PoolName, PoolOrder>,
     /// By agent; only those about whom something is ordered.

@@ -14,8 +14,8 @@ use std::{collections::HashMap, sync::Arc};
 use meanfield_common::{
     digest::Digest,
     identity::{AgentId, AgentName, PoolName},
-    mean_field::{Contribution, Detail, Details, Sums},
-    scarcity::{Capacity, Claim, Scarcity},
+    mean_field::{Aspects, Contribution, Detail, Details, Sums},
+    scarcity::{self, Capacity, Claim, Entitlement, Scarcity},
 };
 use parking_lot::Mutex;
 
@@ -23,13 +23,19 @@ use crate::{
     claims::{Claims, Place},
     error::Error,
     forecast::Forecast,
-    view::{ScarcityView, States},
+    orders::OfPool,
+    settings::{Settings, TeamReward},
+    view::{CutFilter, CutView, ScarcityView, States},
 };
 
 /// A pool and its sums.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) name: PoolName,
+    /// Whether the configuration names it.
+    pub(crate) configured: bool,
+    /// What is ordered about it.
+    pub(crate) orders: OfPool,
     state: Mutex<State>,
 }
 
@@ -40,6 +46,8 @@ struct State {
     /// What agents are told beyond the sums if they ask; both kept like them.
     latest_details: Details,
     frozen_details: Details,
+    /// How the frozen team reward is made: of the whole round alike.
+    frozen_team: TeamReward,
     round: Option<u64>,
     /// How often the sums were frozen: tells whether a share changed since.
     freezes: u64,
@@ -47,6 +55,7 @@ struct State {
     /// answered without its own. Emptied at each freeze.
     departed: HashMap<AgentId, Contribution>,
     claims: Claims,
+    settings: Settings,
     /// The network that its members share.
     forecast: Option<Arc<Forecast>>,
     members: u64,
@@ -88,8 +97,9 @@ pub(crate) struct Audited {
 /// The sums that answer a heartbeat, and what the agent itself has in them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Snapshot {
-    pub(crate) team: Sums,
+    team: Sums,
     own: Option<Contribution>,
+    pub(crate) team_reward: Option<f64>,
     /// More about the others, if the agent asked.
     pub(crate) detail: Option<Detail>,
     pub(crate) scarcity: Option<Scarcity>,
@@ -108,9 +118,11 @@ pub(crate) struct Report<'a> {
     pub(crate) before: Option<Contribution>,
     pub(crate) one: Contribution,
     pub(crate) claim: Option<&'a Claim>,
+    /// What an operator gave to it, for its first claim.
+    pub(crate) given: Option<&'a Entitlement>,
     pub(crate) round: Option<u64>,
-    /// Whether more about the others is asked for.
-    pub(crate) detail: bool,
+    /// What more about the others is told.
+    pub(crate) detail: Aspects,
     /// When, on the coordinator's clock.
     pub(crate) now: u64,
 }
@@ -123,8 +135,18 @@ impl Snapshot {
 }
 
 impl Pool {
-    pub(crate) fn new(name: PoolName) -> Self {
-        Self { name, state: Mutex::default() }
+    pub(crate) fn new(name: PoolName, configured: bool) -> Self {
+        Self { name, configured, orders: OfPool::default(), state: Mutex::default() }
+    }
+
+    /// What it is from now on.
+    pub(crate) fn set(&self, settings: Settings) {
+        self.state.lock().settings = settings;
+    }
+
+    /// What it is.
+    pub(crate) fn settings(&self) -> Settings {
+        self.state.lock().settings.clone()
     }
 
     /// The capacity of the configuration.
@@ -135,6 +157,32 @@ impl Pool {
     /// The capacity that an operator ordered; none goes back to the configuration.
     pub(crate) fn set_capacity(&self, capacity: Option<Capacity>) {
         self.state.lock().claims.set_capacity(capacity);
+    }
+
+    /// How it goes about scarcity from now on.
+    pub(crate) fn set_scarcity(&self, settings: scarcity::Settings) {
+        self.state.lock().claims.set_settings(settings);
+    }
+
+    /// How it goes about scarcity, and how many nodes count where its capacity is theirs.
+    pub(crate) fn scarcity_settings(&self) -> (scarcity::Settings, Option<usize>) {
+        let state = self.state.lock();
+        (state.claims.settings(), state.claims.nodes())
+    }
+
+    /// Whether claims are kept.
+    pub(crate) fn shares(&self) -> bool {
+        self.state.lock().claims.active()
+    }
+
+    /// What an operator gives to a member.
+    pub(crate) fn entitle(&self, share: &Share, given: &Entitlement) {
+        self.state.lock().claims.entitle(share.place, given);
+    }
+
+    /// A page of its ledger of cuts, in times of the coordinator's clock, and whether there is more.
+    pub(crate) fn cuts(&self, filter: &CutFilter, after: u64, limit: usize) -> (Vec<CutView>, bool) {
+        self.state.lock().claims.cuts(filter, after, limit)
     }
 
     /// What its members may reserve together.
@@ -163,9 +211,10 @@ impl Pool {
     /// Puts a report in the place of the member's last one.
     pub(crate) fn report(&self, share: &mut Share, report: &Report<'_>) -> Result<Snapshot, Error> {
         let mut state = self.state.lock();
+        state.claims.hear(report.now);
         state.enter(report.round)?;
         state.replace(share, report.before, Some(report.one));
-        let capped = state.claims.claim(&mut share.place, report.name, report.claim);
+        let capped = state.claims.claim(&mut share.place, report.name, report.claim, report.given);
         if report.round.is_none() {
             state.claims.refresh(report.now);
         }
@@ -178,16 +227,25 @@ impl Pool {
         share: &Share,
         latest: Option<Contribution>,
         round: Option<u64>,
-        detail: bool,
+        detail: Aspects,
     ) -> Result<Snapshot, Error> {
         let state = self.state.lock();
         state.check(round)?;
         Ok(state.snapshot(share, latest, round, detail))
     }
 
-    /// Brings a claim that was made while the pool had no capacity.
-    pub(crate) fn claim_again(&self, share: &mut Share, name: &AgentName, claim: &Claim) {
-        self.state.lock().claims.claim(&mut share.place, name, Some(claim));
+    /// Brings a claim that was made while there was nothing to share.
+    pub(crate) fn claim_again(
+        &self,
+        share: &mut Share,
+        name: &AgentName,
+        claim: &Claim,
+        given: Option<&Entitlement>,
+        suspect: bool,
+    ) {
+        let claims = &mut self.state.lock().claims;
+        claims.claim(&mut share.place, name, Some(claim), given);
+        claims.silence(share.place, suspect);
     }
 
     /// Takes the member's latest contribution out; it stays a member.
@@ -209,9 +267,10 @@ impl Pool {
         state.vacated |= state.members == 0;
     }
 
-    /// Counts a member among the suspects, or no longer.
-    pub(crate) fn suspect(&self, suspect: bool) {
+    /// Counts a member among the suspects, or no longer. One that is silent claims no more than it holds.
+    pub(crate) fn suspect(&self, share: &Share, suspect: bool) {
         let mut state = self.state.lock();
+        state.claims.silence(share.place, suspect);
         state.suspects = if suspect { state.suspects + 1 } else { state.suspects.saturating_sub(1) };
     }
 
@@ -288,6 +347,7 @@ impl State {
         if round != self.round {
             self.round = round;
             self.frozen = self.latest;
+            self.frozen_team = self.settings.team_reward;
             self.frozen_details.clone_from(&self.latest_details);
             self.freezes += 1;
             self.claims.begin_round();
@@ -309,13 +369,14 @@ impl State {
         share.since = self.freezes;
     }
 
-    fn snapshot(&self, share: &Share, latest: Option<Contribution>, round: Option<u64>, detail: bool) -> Snapshot {
-        let (team, details, own) = match round {
-            None => (self.latest, &self.latest_details, latest),
-            Some(_) => (self.frozen, &self.frozen_details, share.frozen(self.freezes, latest)),
+    fn snapshot(&self, share: &Share, latest: Option<Contribution>, round: Option<u64>, detail: Aspects) -> Snapshot {
+        let (team, how, details, own) = match round {
+            None => (self.latest, self.settings.team_reward, &self.latest_details, latest),
+            Some(_) => (self.frozen, self.frozen_team, &self.frozen_details, share.frozen(self.freezes, latest)),
         };
-        let detail = detail.then(|| details.detail(own.as_ref()));
+        let (detail, team_reward) = (details.detail(own.as_ref(), detail), how.of(&team));
         let (scarcity, forecast) = (self.claims.scarcity(share.place), self.forecast.as_ref());
-        Snapshot { team, own, detail, scarcity, forecast: forecast.map(|forecast| forecast.digest()), capped: false }
+        let forecast = forecast.map(|forecast| forecast.digest());
+        Snapshot { team, own, team_reward, detail, scarcity, forecast, capped: false }
     }
 }

@@ -85,7 +85,9 @@ pub async fn serve(
             tracing::warn!("grace is over: some requests were cut off");
         }
     }
-    drop((sweeper, averager, reloader));
+    for task in [sweeper, averager].into_iter().chain(reloader) {
+        task.end().await;
+    }
     coordinator.flush().await?;
     tracing::info!("the store is flushed");
     Ok(())

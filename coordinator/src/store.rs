@@ -1,13 +1,14 @@
 //! Where membership, pauses and what operators ordered are written down.
 //!
 //! A store holds one record for each agent that ever registered, members or not, since epochs must keep growing; the
-//! capacities that operators ordered, the forecast networks that they gave and their other orders; the tokens that admins
-//! made, by their digests; whether everybody is paused; and the audit log. It is read once, at the start, and never repairs
+//! pools that operators made, the capacities that they ordered, the forecast networks that they gave and their other orders;
+//! the tokens that admins made, by their digests; what base models are made of; whether everybody is paused; and the audit
+//! log. It is read once, at the start, and never repairs
 //! what it finds.
 
 mod disk;
 mod record;
-mod rehearsal;
+pub(crate) mod rehearsal;
 mod witness;
 
 use std::{
@@ -17,7 +18,8 @@ use std::{
 };
 
 use meanfield_common::{
-    identity::{AgentId, AgentName, Category, Epoch, PoolName},
+    identity::{AgentId, AgentName, Category, Epoch, ModelName, PoolName},
+    mean_field::Aspects,
     scarcity::Capacity,
 };
 use serde::{Deserialize, Serialize};
@@ -26,11 +28,13 @@ use crate::{
     access::{TokenId, TokenRecord},
     audit::{Anchor, Entry, Trail},
     forecast::Forecast,
+    models::Document,
     orders::{AgentOrder, PoolOrder},
+    settings::PoolRecord,
 };
 
-pub use disk::Disk;
 pub(crate) use disk::corrupt;
+pub use disk::{Disk, Rehearsed};
 pub(crate) use witness::Witness;
 
 /// What is kept of one agent.
@@ -45,6 +49,9 @@ pub struct Record {
     pub category: Category,
     /// The epoch of its last registration.
     pub epoch: Epoch,
+    /// Which details of g it is told.
+    #[serde(default)]
+    pub aspects: Aspects,
     /// Whether it is a member now.
     pub member: bool,
     /// Whether an operator paused it.
@@ -65,8 +72,12 @@ pub struct Contents {
     pub forecasts: Vec<(PoolName, Option<Vec<u8>>)>,
     /// The tokens that admins made and did not revoke.
     pub tokens: Vec<(TokenId, TokenRecord)>,
+    /// What base models are made of; their networks are files.
+    pub models: Vec<(ModelName, Document)>,
     /// Whether everybody decides by the fallback.
     pub fallback: bool,
+    /// The pools that operators made or said something about.
+    pub pools: Vec<(PoolName, PoolRecord)>,
     /// What else operators ordered about pools.
     pub pool_orders: Vec<(PoolName, PoolOrder)>,
     /// What else operators ordered about agents.
@@ -88,8 +99,12 @@ pub enum Write {
     Forecast(PoolName, Option<Arc<Forecast>>),
     /// A token, or that it was revoked.
     Token(TokenId, Option<TokenRecord>),
+    /// What a base model is made of, or that it was forgotten.
+    Model(ModelName, Option<Document>),
     /// Whether everybody decides by the fallback.
     Fallback(bool),
+    /// What an operator said a pool is, or that it was removed.
+    Pool(PoolName, Option<PoolRecord>),
     /// What else is ordered about a pool.
     PoolOrder(PoolName, PoolOrder),
     /// What else is ordered about an agent.
@@ -168,6 +183,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is wrong, without saying where.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Io { reason, .. } => reason.to_string(),
+            Self::Locked { .. } => "it is in use by another process".to_owned(),
+            Self::Database { reason, .. } => reason.clone(),
+            Self::Corrupt { .. } => "a record is damaged".to_owned(),
+        }
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |reason| Self::Io { path: path.to_owned(), reason }
     }

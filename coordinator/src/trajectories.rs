@@ -29,7 +29,7 @@ use meanfield_common::{
 };
 
 use crate::{clock::Clock, error::Error, metrics::TrajectoryMetrics};
-use books::{Batch, Run};
+use books::{Batch, Books, Run};
 pub use retention::Retention;
 use store::{Disk, Memory, Store};
 use writer::Writer;
@@ -54,6 +54,15 @@ pub struct Origin {
 }
 
 impl Trajectories {
+    /// Looks whether what a directory holds can be opened, and changes nothing. The caller holds the directory's lock.
+    ///
+    /// # Errors
+    /// If the directory cannot be used or is damaged.
+    pub(crate) fn rehearse(directory: &Path) -> Result<(), Error> {
+        let read = |store: Disk| Books::open(Arc::new(store), Retention::default().segment_bytes()).map(drop);
+        Ok(Disk::rehearse(directory, read)?)
+    }
+
     /// Opens what a directory holds, or memory.
     ///
     /// # Errors
@@ -80,9 +89,9 @@ impl Trajectories {
     /// Takes steps in order of episode and step, and returns when they are durable.
     pub(crate) async fn append(&self, origin: Origin, received: u64, steps: Vec<Recorded>) -> Result<Appended, Error> {
         let Origin { agent, epoch, pool, category } = origin;
-        let runs = steps.chunk_by(|one, next| one.episode == next.episode);
         // Laid out here, so that the one thread that writes has less to do.
-        let runs = runs.map(|run| Run { bytes: layout::encode(received, run), steps: run.to_vec() }).collect();
+        let run = |steps: Vec<_>| Run { bytes: layout::encode(received, &steps), steps };
+        let runs = by_episode(steps).into_iter().map(run).collect();
         self.writer.append(Batch { agent, epoch, pool, category, received, runs }).await
     }
 
@@ -91,8 +100,22 @@ impl Trajectories {
         self.writer.retain().await
     }
 
-    /// Whether steps can still be taken.
-    pub(crate) fn works(&self) -> bool {
-        self.writer.works()
+    /// Why no step can be taken any more, if so.
+    pub(crate) fn hindrance(&self) -> Option<Error> {
+        self.writer.hindrance()
     }
+}
+
+/// Cuts steps that are in order where an episode ends. From the back, so that a batch of one episode, as most are, is not
+/// copied and no step more than once.
+fn by_episode(mut steps: Vec<Recorded>) -> Vec<Vec<Recorded>> {
+    let mut runs = Vec::new();
+    while let Some(last) = steps.last().map(|last| last.episode) {
+        match steps.partition_point(|one| one.episode < last) {
+            0 => runs.push(std::mem::take(&mut steps)),
+            at => runs.push(steps.split_off(at)),
+        }
+    }
+    runs.reverse();
+    runs
 }

@@ -1,5 +1,7 @@
 //! What operators see of agents and pools.
 
+mod scarcity;
+
 use std::{fmt, str::FromStr};
 
 use meanfield_common::{
@@ -8,14 +10,18 @@ use meanfield_common::{
     digest::Digest,
     identity::{AgentId, AgentName, Category, Epoch, PoolName, Sequence},
     invalid::Invalid,
-    mean_field::{AuxiliaryState, Moments},
+    mean_field::{Aspects, AuxiliaryState, Moments},
     reward::Reward,
-    scarcity::{Capacity, Claim, Grant, Headroom},
+    scarcity::{Capacity, Claim, Entitlement, Grant},
     state::LocalState,
     wire::Lifecycle,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::settings::Settings;
+
+pub use scarcity::{CutFilter, CutPage, CutView, OpenCuts, ScarcityView, SettingsView, Yielding};
 
 /// Whether a member is heard of. One that is gone is no member any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -51,6 +57,9 @@ pub struct AgentView {
     pub category: Category,
     /// The epoch of its latest registration.
     pub epoch: Epoch,
+    /// The details of g that it is told: `categories`, `percentiles`, `states`.
+    #[schema(value_type = Vec<String>)]
+    pub details: Aspects,
     /// Whether it is heard of.
     pub state: State,
     /// Whether it is told to change nothing: by its own pause or by the one for all.
@@ -79,6 +88,10 @@ pub struct AgentView {
     pub claim_capped: bool,
     /// Its cap, while not all claims fit and it gets less than its own.
     pub grant: Option<Grant>,
+    /// What its cap would be, where its pool only advises.
+    pub advice: Option<Grant>,
+    /// What an operator gave to it: its weight, its minimum.
+    pub entitlement: Option<Entitlement>,
 }
 
 /// How many agents are in which state.
@@ -95,6 +108,10 @@ pub struct States {
 pub struct PoolView {
     /// Its name.
     pub name: PoolName,
+    /// What it is.
+    pub settings: Settings,
+    /// Whether the configuration names it: then it cannot be removed.
+    pub configured: bool,
     /// Its agents by state, those that have not reported yet included.
     pub agents: States,
     /// The latest round, if the pool runs in lock-step.
@@ -103,6 +120,8 @@ pub struct PoolView {
     pub mean_field: MeanField,
     /// The mean reward over those that have reported.
     pub mean_reward: Option<f64>,
+    /// The team reward as agents are told it: that mean, or one weighted by the weights of claims.
+    pub team_reward: Option<f64>,
     /// How scarce its capacity is; absent where none is known.
     pub scarcity: Option<ScarcityView>,
     /// The forecast network that its agents share; absent where each uses the one it ships with.
@@ -176,32 +195,6 @@ pub struct ForecastView {
     pub bytes: usize,
     /// How the network came to be, as the file says.
     pub provenance: String,
-}
-
-/// How scarce a pool's capacity is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ScarcityView {
-    /// What its members may reserve together.
-    pub capacity: Capacity,
-    /// How much room is left.
-    pub headroom: Headroom,
-    /// What a core is worth, in weight.
-    pub price: f64,
-    /// How many members have a cap.
-    pub grants: u64,
-    /// How many members claim more than their work bears out.
-    pub capped: u64,
-    /// Who has a cap, in order of names; at most a hundred.
-    pub yielding: Vec<Yielding>,
-}
-
-/// One that has a cap.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Yielding {
-    /// Its name.
-    pub name: AgentName,
-    /// Its cap.
-    pub grant: Grant,
 }
 
 /// The mean field of a whole pool.

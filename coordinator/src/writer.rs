@@ -6,10 +6,11 @@
 //!
 //! A failed commit ends the thread: what is on the disk is then unknown, and a restart reads it.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Instant};
 
-use meanfield_common::identity::{AgentId, Epoch};
+use meanfield_common::identity::{AgentId, Epoch, PoolName};
 use parking_lot::Mutex;
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     clock::Clock,
     error::Error,
     events::{About, Kind},
-    ledger::{Change, Dirty, Effect, Ledger},
+    ledger::{Aftermath, Change, Dirty, Effect, Ledger},
     membership::Membership,
     orders::{Order, Ordered, Terms},
     store::{self, Store},
@@ -48,6 +49,8 @@ pub(crate) struct Live {
     pub(crate) membership: Arc<Membership>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) log: Log,
+    /// How long commits take.
+    pub(crate) flush_seconds: Histogram,
 }
 
 /// The handle of the thread; dropping it waits for the thread to finish.
@@ -83,9 +86,10 @@ impl Writer {
         answer.await.map_err(|_| self.ended())?
     }
 
-    /// Whether changes can still be made: neither closed, nor has the store failed, nor the thread died of a panic.
-    pub(crate) fn works(&self) -> bool {
-        self.queue.lock().as_ref().is_some_and(|queue| !queue.is_closed()) && self.failure.lock().is_none()
+    /// Why no change can be made any more: closed, or the store has failed, or the thread died of a panic.
+    pub(crate) fn hindrance(&self) -> Option<Error> {
+        let open = self.queue.lock().as_ref().is_some_and(|queue| !queue.is_closed());
+        (!open || self.failure.lock().is_some()).then(|| self.ended())
     }
 
     fn ended(&self) -> Error {
@@ -129,10 +133,12 @@ impl Work {
     /// Commits everything that waits, and answers.
     fn commit(&mut self, waiting: &mut Vec<Job>) -> Result<(), Arc<store::Error>> {
         let (mut dirty, mut notes) = (Dirty::default(), Vec::new());
+        let membership = &self.live.membership;
+        let capacity = |pool: &PoolName| membership.capacity(pool);
         let decided: Vec<_> = waiting
             .drain(..)
             .map(|Job { change, terms, reply }| {
-                let decision = self.ledger.decide(change, &terms, &mut dirty).map(|(effect, note)| {
+                let decision = self.ledger.decide(change, &terms, &capacity, &mut dirty).map(|(effect, note)| {
                     notes.extend(note);
                     effect
                 });
@@ -144,6 +150,7 @@ impl Work {
         let draft = self.live.log.draft(notes, self.clock.wall());
         writes.extend(draft.writes());
         if !writes.is_empty() {
+            let started = Instant::now();
             if let Err(error) = self.store.commit(&writes) {
                 tracing::error!(%error, "the store failed: nothing can be changed until a restart");
                 let error = Arc::new(error);
@@ -154,6 +161,7 @@ impl Work {
                 }
                 return Err(error);
             }
+            self.live.flush_seconds.observe(started.elapsed().as_secs_f64());
             tracing::debug!(changes = decided.len(), records = writes.len(), "committed");
         }
         self.live.log.append(draft);
@@ -176,8 +184,8 @@ impl Work {
                 return Outcome::Joined(id, record.epoch);
             }
             Effect::Left(id, epoch) => self.part(Kind::Left, id, epoch),
-            Effect::Ordered(order, ordered, ended) => {
-                self.carry_out(order, &ordered, ended);
+            Effect::Ordered(order, ordered, aftermath) => {
+                self.carry_out(order, &ordered, &aftermath);
                 return Outcome::Ordered(ordered);
             }
             Effect::Tried(ordered) => return Outcome::Ordered(ordered),
@@ -196,13 +204,15 @@ impl Work {
     }
 
     /// Puts an order in effect, and tells whoever watches if it changed something.
-    fn carry_out(&self, order: Order, ordered: &Ordered, ended: Option<Epoch>) {
+    fn carry_out(&self, order: Order, ordered: &Ordered, aftermath: &Aftermath) {
         let resource = order.resource();
         let mut about = resource.agent().map_or_else(About::default, |agent| self.live.membership.about(agent));
         about.pool = about.pool.or_else(|| resource.pool().cloned());
         about.detail = Some(ordered.after.clone());
         let kind = match order {
-            Order::Remove(id) => return ended.into_iter().for_each(|epoch| self.part(Kind::Removed, id, epoch)),
+            Order::Remove(id) => {
+                return aftermath.ended.into_iter().for_each(|epoch| self.part(Kind::Removed, id, epoch));
+            }
             Order::Pause(id, paused) => {
                 self.live.membership.pause(id, paused);
                 if paused { Kind::Paused } else { Kind::Resumed }
@@ -215,9 +225,28 @@ impl Work {
                 self.live.membership.set_capacity(&pool, capacity);
                 Kind::Capacity
             }
+            Order::Scarcity(pool, settings) => {
+                self.live.membership.set_scarcity(&pool, settings.unwrap_or_default());
+                Kind::Scarcity
+            }
+            Order::Entitlement(id, given) => {
+                self.live.membership.entitle(id, given);
+                Kind::Entitlement
+            }
             Order::Forecast(pool, forecast) => {
                 self.live.membership.set_forecast(&pool, forecast);
                 Kind::Forecast
+            }
+            Order::Pool(pool, Some(settings)) => {
+                self.live.membership.set_pool(&pool, settings);
+                for (id, record) in &aftermath.housed {
+                    self.live.membership.join(*id, record, self.clock.now());
+                }
+                Kind::Pool
+            }
+            Order::Pool(pool, None) => {
+                self.live.membership.remove_pool(&pool);
+                Kind::Pool
             }
             Order::Fallback(..) => Kind::Fallback,
             Order::Lifecycle(..) => Kind::Lifecycle,

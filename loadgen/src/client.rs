@@ -6,6 +6,9 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+use tokio_rustls::client::TlsStream;
+
+use crate::tls::Tls;
 
 /// The longest answer that is read.
 const LONGEST: usize = 16 << 20;
@@ -16,9 +19,34 @@ pub const JSON: &str = "application/json";
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     buffer: Vec<u8>,
     filled: usize,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.write_all(bytes).await,
+            Self::Secure(stream) => {
+                stream.write_all(bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer).await,
+            Self::Secure(stream) => stream.read(buffer).await,
+        }
+    }
 }
 
 /// One answer; the body lies in the connection until the next request.
@@ -43,16 +71,20 @@ pub fn post(path: &str, token: &str, media_type: &str, body: &[u8]) -> Vec<u8> {
 }
 
 impl Connection {
-    /// Connects.
-    pub async fn open(address: SocketAddr) -> io::Result<Self> {
+    /// Connects, by https if it is said how.
+    pub async fn open(address: SocketAddr, tls: Option<&Tls>) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        let stream = match tls {
+            Some(tls) => Stream::Secure(Box::new(tls.connect(stream).await?)),
+            None => Stream::Plain(stream),
+        };
         Ok(Self { stream, buffer: vec![0; 4096], filled: 0 })
     }
 
     /// Sends a prepared request and waits for its answer.
     pub async fn send(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
-        self.stream.write_all(request).await?;
+        self.stream.write(request).await?;
         self.filled = 0;
         loop {
             if self.filled == self.buffer.len() {

@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`client`] | one HTTP connection |
+//! | [`client`], [`tls`] | one HTTP connection, also by https |
 //! | [`swarm`] | many agents on few connections |
 //! | [`pace`] | planned times, and latencies that count from them |
 //! | [`mischief`] | how agents misbehave |
@@ -16,3 +16,4 @@ pub mod load;
 pub mod mischief;
 pub mod pace;
 pub mod swarm;
+pub mod tls;

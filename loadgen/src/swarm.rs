@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Instant};
 use meanfield_common::{
     action::Action,
     identity::{AgentId, Category, Epoch, PoolName, Sequence},
+    mean_field::Aspects,
     reward::Reward,
     state::{LocalState, Unit},
     wire::{Heartbeat, Register, Registered},
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::{
     client::{Connection, JSON, post},
     pace::{Latencies, Pace, until},
+    tls::Tls,
 };
 
 /// What to load, and how.
@@ -21,6 +23,8 @@ use crate::{
 pub struct Swarm {
     /// The coordinator.
     pub address: SocketAddr,
+    /// How to speak https to it; without it, http.
+    pub tls: Option<Tls>,
     /// Its token.
     pub token: Arc<str>,
     /// The pool to join.
@@ -30,13 +34,18 @@ pub struct Swarm {
 }
 
 impl Swarm {
+    /// One of its connections.
+    pub async fn connect(&self) -> io::Result<Connection> {
+        Connection::open(self.address, self.tls.as_ref()).await
+    }
+
     /// Registers so many agents; the answers in no particular order.
     pub async fn register(&self, agents: usize) -> io::Result<Vec<Registered>> {
         let mut tasks = JoinSet::new();
         for connection in 0..self.connections {
             let swarm = self.clone();
             tasks.spawn(async move {
-                let mut link = Connection::open(swarm.address).await?;
+                let mut link = swarm.connect().await?;
                 let mut registered = Vec::new();
                 for agent in (connection..agents).step_by(swarm.connections) {
                     let answer = link.send(&registration(&swarm, &format!("swarm-{agent}"), agent)?).await?;
@@ -63,7 +72,7 @@ impl Swarm {
         for connection in 0..self.connections {
             let (swarm, requests) = (self.clone(), requests.clone());
             tasks.spawn(async move {
-                let mut link = Connection::open(swarm.address).await?;
+                let mut link = swarm.connect().await?;
                 let mut good = 0;
                 for request in requests.iter().skip(connection).step_by(swarm.connections) {
                     good += u64::from((200..300).contains(&link.send(request).await?.status));
@@ -86,7 +95,7 @@ impl Swarm {
         for connection in 0..self.connections {
             let (swarm, requests) = (self.clone(), requests.clone());
             tasks.spawn(async move {
-                let (mut link, mut latencies) = (Connection::open(swarm.address).await?, Latencies::new()?);
+                let (mut link, mut latencies) = (swarm.connect().await?, Latencies::new()?);
                 for (number, request) in requests.iter().enumerate().skip(connection).step_by(swarm.connections) {
                     let due = start + pace.due(number as u64);
                     until(due).await;
@@ -117,7 +126,7 @@ impl Swarm {
 pub(crate) fn registration(swarm: &Swarm, name: &str, number: usize) -> io::Result<Vec<u8>> {
     let name = name.parse().map_err(io::Error::other)?;
     let category = Category::ALL[number % Category::ALL.len()];
-    let register = Register { name, pool: swarm.pool.clone(), category };
+    let register = Register { name, pool: swarm.pool.clone(), category, wants: Aspects::NONE };
     Ok(post("/v1/agents", &swarm.token, JSON, &serde_json::to_vec(&register)?))
 }
 

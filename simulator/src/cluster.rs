@@ -347,6 +347,17 @@ impl Cluster {
         self.tenants.get(id.0)?.as_ref().map(|tenant| tenant.seen)
     }
 
+    /// The nodes on which a tenant's pods are placed, each once, with their places in the cluster.
+    #[must_use]
+    pub fn nodes_of(&self, id: TenantId) -> Vec<(usize, Node)> {
+        let tenant = self.tenants.get(id.0).and_then(Option::as_ref);
+        let mut places: Vec<_> =
+            tenant.into_iter().flat_map(|tenant| tenant.pods.iter().filter_map(|pod| pod.node)).collect();
+        places.sort_unstable();
+        places.dedup();
+        places.into_iter().filter_map(|place| Some((place, *self.spec.nodes.get(place)?))).collect()
+    }
+
     /// What the last step was in truth; `None` once the tenant has left.
     #[must_use]
     pub fn outcome(&self, id: TenantId) -> Option<Outcome> {

@@ -2,7 +2,7 @@
 
 use std::{num::NonZero, sync::Arc};
 
-use meanfield_common::invalid::Invalid;
+use meanfield_common::{invalid::Invalid, mean_field::Aspects};
 use meanfield_learner::{ActorCritic, Batch, Config, Learner};
 use tracing::warn;
 
@@ -98,8 +98,8 @@ impl Policy for Learning {
         self.policy.feedback(feedback)
     }
 
-    fn wants_detail(&self) -> bool {
-        self.policy.wants_detail()
+    fn wants(&self) -> Aspects {
+        self.policy.wants()
     }
 
     fn reset(&mut self) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use meanfield_common::{
     invalid::Invalid,
+    mean_field::Aspects,
     observation::Observation,
     resources::{Bounds, Bytes, MilliCores, Resources, Scale},
     scarcity,
@@ -313,10 +314,10 @@ impl Policy for Ppo {
         Ok(())
     }
 
-    fn wants_detail(&self) -> bool {
+    fn wants(&self) -> Aspects {
         let config = self.network.config();
         let looked_at = config.auxiliary_in_actor || (config.auxiliary > 0 && self.explorer.is_some());
-        looked_at && config.auxiliary_layout().needs_detail()
+        if looked_at { config.auxiliary_layout().aspects() } else { Aspects::NONE }
     }
 
     fn reset(&mut self) {

@@ -8,7 +8,7 @@ mod shadow;
 
 use std::{fmt, sync::Arc};
 
-use meanfield_common::{invalid::Invalid, resources::Scale};
+use meanfield_common::{invalid::Invalid, mean_field::Aspects, resources::Scale};
 use meanfield_learner::{ActorCritic, Config};
 
 pub use self::shadow::Shadow;
@@ -135,8 +135,8 @@ impl Policy for Residual {
         self.ppo.feedback(feedback)
     }
 
-    fn wants_detail(&self) -> bool {
-        self.ppo.wants_detail()
+    fn wants(&self) -> Aspects {
+        self.ppo.wants()
     }
 
     fn reset(&mut self) {

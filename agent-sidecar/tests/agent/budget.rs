@@ -62,6 +62,7 @@ fn an_older_coordinator_is_asked_without() {
         detail: "unknown field".to_owned(),
         field: Some("moving".to_owned()),
         bound: None,
+        trace_id: None,
     };
     coordinator.refuses_moves(Some(link::Error::Refused(Box::new(unknown))));
     let report = now(agent.step(None)).unwrap();

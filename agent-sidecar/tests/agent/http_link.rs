@@ -7,6 +7,7 @@ use meanfield_agent::{
 use meanfield_common::{
     action::Action,
     identity::{AgentId, Category, Epoch, Sequence},
+    mean_field::Aspects,
     reward::Reward,
     state::LocalState,
     wire::{Heartbeat, Leave, Register, Registered},
@@ -70,10 +71,10 @@ async fn heartbeat(status: &'static str, body: String) -> Result<(), Error> {
 
 #[tokio::test]
 async fn a_registration_is_sent_with_the_token_and_read_back() {
-    let answer = Registered { agent: id(), epoch: Epoch(3), heartbeat_within_ms: 500 };
+    let answer = Registered { agent: id(), epoch: Epoch(3), heartbeat_within_ms: 500, agreed: Aspects::NONE };
     let (mut http, serving) = server("201 Created", serde_json::to_string(&answer).unwrap()).await;
     let (name, pool) = ("shop/cart".parse().unwrap(), "pool".parse().unwrap());
-    let register = Register { name, pool, category: Category::Io };
+    let register = Register { name, pool, category: Category::Io, wants: Aspects::NONE };
     assert_eq!(http.register(&register).await, Ok(answer));
     let request = serving.await.unwrap();
     assert!(request.starts_with("POST /v1/agents HTTP/1.1\r\n"), "{request}");

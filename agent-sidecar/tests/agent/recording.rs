@@ -41,7 +41,7 @@ struct Script(usize);
 impl Link for Script {
     async fn register(&mut self, _: &Register) -> Result<Registered, link::Error> {
         let agent = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        Ok(Registered { agent, epoch: Epoch::FIRST, heartbeat_within_ms: 1000 })
+        Ok(Registered { agent, epoch: Epoch::FIRST, heartbeat_within_ms: 1000, agreed: Default::default() })
     }
 
     async fn heartbeat(&mut self, _: AgentId, heartbeat: &Heartbeat) -> Result<Answer, link::Error> {
@@ -49,7 +49,16 @@ impl Link for Script {
         self.0 += 1;
         let team_reward = Some(team(step).ok_or_else(unreachable)?);
         let (sequence, auxiliary, directives) = (heartbeat.sequence, auxiliary(step), Directives::default());
-        Ok(Answer { sequence, auxiliary, team_reward, directives, scarcity: None, forecast: None, allowance: None })
+        Ok(Answer {
+            sequence,
+            auxiliary,
+            team_reward,
+            directives,
+            scarcity: None,
+            forecast: None,
+            allowance: None,
+            models: None,
+        })
     }
 
     async fn leave(&mut self, _: AgentId, _: &Leave) -> Result<(), link::Error> {

@@ -10,7 +10,7 @@ use meanfield_agent::{
 use meanfield_common::{
     resources::{MilliCores, Scale},
     reward::Shape,
-    scarcity::{Cores, Grant, Headroom, Scarcity, Weight},
+    scarcity::{Amount, Cores, Gibibytes, Grant, Headroom, Node, NodeId, Scarcity, Weight},
     wire::Problem,
 };
 
@@ -18,7 +18,7 @@ use crate::support::{Coordinator, Log, Scripted, Wishes, now, pool, preserving, 
 
 fn scarce(cores: Option<f64>) -> Option<Scarcity> {
     let grant = cores.map(|cores| Grant { cores: Some(Cores::clamped(cores)), memory_gib: None });
-    Some(Scarcity { headroom: Headroom::default(), price: 0.5, grant })
+    Some(Scarcity { headroom: Headroom::default(), price: 0.5, grant, ..Scarcity::default() })
 }
 
 /// An agent that always wants six replicas of whatever size it finds, and its coordinator.
@@ -105,6 +105,7 @@ fn an_older_coordinator_hears_no_claims() {
         detail: "unknown field `claim`".to_owned(),
         field: Some("claim".to_owned()),
         bound: None,
+        trace_id: None,
     }))));
     let reports = steps(&mut agent, 3);
     assert!(reports.iter().all(|report| report.connected) && reports[2].seen.scale.replicas == 6);
@@ -114,4 +115,57 @@ fn an_older_coordinator_hears_no_claims() {
     coordinator.forgets_everybody();
     steps(&mut agent, 1);
     assert!(coordinator.heard().last().unwrap().claim.is_some());
+}
+
+#[test]
+fn advice_is_heard_and_not_kept() {
+    let (mut agent, coordinator) = wanting_six();
+    let Scarcity { grant, .. } = scarce(Some(2.0)).unwrap();
+    coordinator.grants(Some(Scarcity { advice: grant, ..Scarcity::default() }));
+    let reports = steps(&mut agent, 4);
+    assert_eq!((reports[3].seen.scale.replicas, reports[3].clip), (6, None));
+}
+
+#[test]
+fn a_cap_ends_when_its_time_is_over_and_nobody_has_lifted_it() {
+    let (mut agent, coordinator) = wanting_six();
+    let seconds = steps(&mut agent, 1)[0].seen.seconds;
+    let valid_ms = Some((3.0 * seconds * 1000.0) as u64);
+    coordinator.grants(Some(Scarcity { valid_ms, ..scarce(Some(2.0)).unwrap() }));
+    steps(&mut agent, 3);
+    coordinator.fails_with(Some(unreachable()));
+    let clips: Vec<_> = steps(&mut agent, 4).iter().map(|report| report.clip == Some(Clip::Grant)).collect();
+    assert_eq!(clips, [true, true, false, false], "of steps of {seconds} s");
+}
+
+#[test]
+fn nodes_are_named_in_turn_where_they_are_asked_for_and_not_to_an_older_coordinator() {
+    let node = |name: &str| {
+        let allocatable = Amount { cores: Cores::clamped(8.0), memory_gib: Gibibytes::clamped(32.0) };
+        Node { id: NodeId::of(name), allocatable }
+    };
+    let coordinator = Coordinator::default();
+    let mut environment = Scripted::new(&Log::default(), |_| preserving(1.0));
+    environment.nodes = vec![node("one"), node("two")];
+    let (policy, shape) = (Wishes::hold(), Shape::Paper { alpha: 1.0 });
+    let mut agent = Agent::new(target(), environment, coordinator.clone(), pool(), policy, shape);
+    let named = || coordinator.heard().last().unwrap().claim.unwrap().node.map(|node| node.id);
+    steps(&mut agent, 1);
+    coordinator.grants(Some(Scarcity { nodes: true, ..Scarcity::default() }));
+    steps(&mut agent, 1);
+    assert_eq!(named(), None, "it has not heard of it yet");
+    let turns: Vec<_> = (0..3).map(|_| steps(&mut agent, 1)).map(|_| named().unwrap()).collect();
+    assert_eq!(turns, [node("one").id, node("two").id, node("one").id]);
+    // Another coordinator in its place does not know them.
+    coordinator.refuses_nodes(Some(link::Error::Refused(Box::new(Problem {
+        kind: "/problems/unknown-field".to_owned(),
+        title: "A field does not exist".to_owned(),
+        status: 422,
+        detail: "unknown field `node`".to_owned(),
+        field: Some("claim.node".to_owned()),
+        bound: None,
+        trace_id: None,
+    }))));
+    assert!(steps(&mut agent, 1)[0].connected);
+    assert_eq!(named(), None);
 }

@@ -1,23 +1,27 @@
 //! What the tests share: a coordinator in memory that can fail, and workloads and policies that follow a script.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use meanfield_agent::{
     Error,
     environment::{self, Environment, Target},
-    link::{self, Link},
+    link::{self, Ask, File, Link},
     policy::{Decision, Feedback, Policy, View},
 };
 use meanfield_common::{
     action::Action,
     budget::Moving,
     digest::Digest,
-    identity::{AgentId, Category, Epoch, PoolName},
-    mean_field::{AuxiliaryState, Moments},
+    identity::{AgentId, Category, Epoch, ModelName, PoolName},
+    mean_field::{Aspects, AuxiliaryState, Moments},
     observation::Observation,
     resources::{Bounds, Bytes, MilliCores, Scale},
-    scarcity::{Scarcity, Weight},
+    scarcity::{Node, Scarcity, Weight},
     slo::{Percentile, Slo},
+    trajectory::{Append, Appended, Recorded},
     wire::{Answer, Directives, Heartbeat, Leave, Problem, Register, Registered},
 };
 use parking_lot::Mutex;
@@ -54,8 +58,21 @@ struct State {
     scarcity: Option<Scarcity>,
     refuses_claims: Option<link::Error>,
     refuses_moves: Option<link::Error>,
+    refuses_wants: Option<link::Error>,
+    agreed: Aspects,
+    wanted: Vec<Aspects>,
+    refuses_nodes: Option<link::Error>,
     forecast: Option<(Digest, Result<Vec<u8>, link::Error>)>,
     downloads: usize,
+    models: Option<u64>,
+    versions: BTreeMap<ModelName, Result<(u64, Vec<u8>), link::Error>>,
+    /// Every step that is stored, by registration and place.
+    stored: BTreeMap<(Epoch, u64, u32), Recorded>,
+    /// What appends fail with, one after the other, and whether the steps are stored all the same.
+    failures: VecDeque<(link::Error, bool)>,
+    appends: usize,
+    dropped: u64,
+    categories: Vec<Category>,
 }
 
 struct Member {
@@ -105,6 +122,26 @@ impl Coordinator {
         self.state.lock().refuses_moves = refusal;
     }
 
+    /// Registrations that want details of g fail like this from now on, or not.
+    pub fn refuses_wants(&self, refusal: Option<link::Error>) {
+        self.state.lock().refuses_wants = refusal;
+    }
+
+    /// What is agreed on at registrations from now on.
+    pub fn agrees_on(&self, agreed: Aspects) {
+        self.state.lock().agreed = agreed;
+    }
+
+    /// What was wanted at each registration that was taken.
+    pub fn wanted(&self) -> Vec<Aspects> {
+        self.state.lock().wanted.clone()
+    }
+
+    /// Heartbeats that name a node fail like this from now on, or not.
+    pub fn refuses_nodes(&self, refusal: Option<link::Error>) {
+        self.state.lock().refuses_nodes = refusal;
+    }
+
     /// Names a forecast network, and gives this file to whoever asks for it.
     pub fn shares(&self, forecast: Option<(Digest, Result<Vec<u8>, link::Error>)>) {
         self.state.lock().forecast = forecast;
@@ -113,6 +150,38 @@ impl Coordinator {
     /// How often somebody asked for a forecast network.
     pub fn downloads(&self) -> usize {
         self.state.lock().downloads
+    }
+
+    /// Serves these versions of base models, under a new number.
+    pub fn serves(&self, versions: impl IntoIterator<Item = (&'static str, Result<(u64, Vec<u8>), link::Error>)>) {
+        let mut state = self.state.lock();
+        state.models = Some(state.models.unwrap_or_default() + 1);
+        state.versions = versions.into_iter().map(|(name, file)| (name.parse().unwrap(), file)).collect();
+    }
+
+    /// The next appends fail like this, though the steps may have got through.
+    pub fn appends_fail(&self, failures: impl IntoIterator<Item = (link::Error, bool)>) {
+        self.state.lock().failures.extend(failures);
+    }
+
+    /// How often somebody tried to hand in steps.
+    pub fn appends(&self) -> usize {
+        self.state.lock().appends
+    }
+
+    /// How many steps somebody said to have dropped.
+    pub fn dropped(&self) -> u64 {
+        self.state.lock().dropped
+    }
+
+    /// Every step that is stored, by registration and place.
+    pub fn stored(&self) -> BTreeMap<(Epoch, u64, u32), Recorded> {
+        self.state.lock().stored.clone()
+    }
+
+    /// As what somebody registered, in order.
+    pub fn categories(&self) -> Vec<Category> {
+        self.state.lock().categories.clone()
     }
 
     pub fn members(&self) -> usize {
@@ -131,15 +200,12 @@ pub fn unreachable() -> link::Error {
 }
 
 pub fn refused(detail: &str) -> link::Error {
+    link::Error::Refused(Box::new(problem(detail)))
+}
+
+fn problem(detail: &str) -> Problem {
     let (kind, title) = ("/problems/invalid-value".to_owned(), "A value is outside its bound".to_owned());
-    link::Error::Refused(Box::new(Problem {
-        kind,
-        title,
-        status: 422,
-        detail: detail.to_owned(),
-        field: None,
-        bound: None,
-    }))
+    Problem { kind, title, status: 422, detail: detail.to_owned(), field: None, bound: None, trace_id: None }
 }
 
 /// The same id for the same name in the same pool, whoever registers first.
@@ -199,11 +265,16 @@ impl Link for Coordinator {
     async fn register(&mut self, register: &Register) -> Result<Registered, link::Error> {
         let mut state = self.state.lock();
         state.works()?;
+        if let Some(refusal) = state.refuses_wants.clone().filter(|_| !register.wants.is_none()) {
+            return Err(refusal);
+        }
         self.log.lock().push(Event::Registered);
+        state.wanted.push(register.wants);
         state.epochs += 1;
+        state.categories.push(register.category);
         let (agent, epoch) = (id(register), Epoch(state.epochs));
         state.members.insert(agent, Member { pool: register.pool.clone(), epoch, reports: Vec::new() });
-        Ok(Registered { agent, epoch, heartbeat_within_ms: 30_000 })
+        Ok(Registered { agent, epoch, heartbeat_within_ms: 30_000, agreed: state.agreed })
     }
 
     async fn heartbeat(&mut self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, link::Error> {
@@ -213,6 +284,10 @@ impl Link for Coordinator {
             return Err(refusal);
         }
         if let Some(refusal) = state.refuses_moves.clone().filter(|_| heartbeat.moving.is_some()) {
+            return Err(refusal);
+        }
+        let named = heartbeat.claim.is_some_and(|claim| claim.node.is_some());
+        if let Some(refusal) = state.refuses_nodes.clone().filter(|_| named) {
             return Err(refusal);
         }
         let member = state.member(agent, heartbeat.epoch)?;
@@ -231,6 +306,7 @@ impl Link for Coordinator {
             scarcity: state.scarcity,
             forecast: state.forecast.as_ref().map(|(digest, _)| *digest),
             allowance: state.allowance,
+            models: state.models,
         })
     }
 
@@ -241,6 +317,37 @@ impl Link for Coordinator {
         state.members.remove(&agent);
         self.log.lock().push(Event::Left);
         Ok(())
+    }
+
+    async fn base_model(&mut self, ask: &Ask<'_>) -> Result<Option<File>, link::Error> {
+        let mut state = self.state.lock();
+        state.works()?;
+        state.downloads += 1;
+        let mut missing = problem("there is no such model");
+        missing.kind = "/problems/unknown-model".to_owned();
+        let missing = || link::Error::Refused(Box::new(missing));
+        let (version, bytes) = state.versions.get(ask.model).cloned().ok_or_else(missing)??;
+        let same = ask.had == Some(Digest::of(&bytes));
+        Ok((!same).then_some(File { version: Some(version), bytes }))
+    }
+
+    async fn append(&mut self, agent: AgentId, append: &Append) -> Result<Appended, link::Error> {
+        let mut state = self.state.lock();
+        state.appends += 1;
+        let failure = state.failures.pop_front();
+        if failure.as_ref().is_none_or(|(_, through)| *through) {
+            state.works()?;
+            state.member(agent, append.epoch)?;
+            let first = &append.steps.as_slice()[0];
+            if !state.stored.contains_key(&(append.epoch, first.episode, first.step)) {
+                state.dropped += append.dropped;
+            }
+            for step in append.steps.as_slice() {
+                let before = state.stored.insert((append.epoch, step.episode, step.step), step.clone());
+                assert!(before.is_none_or(|before| before == *step), "the same place with other content");
+            }
+        }
+        failure.map_or(Ok(Appended::default()), |(error, _)| Err(error))
     }
 
     async fn forecast(&mut self, _: &PoolName) -> Result<Vec<u8>, link::Error> {
@@ -254,6 +361,7 @@ impl Link for Coordinator {
 /// A workload whose measurements follow a script, step by step, at the scale that was last asked for.
 pub struct Scripted {
     pub log: Log,
+    pub nodes: Vec<Node>,
     scale: Scale,
     steps: usize,
     script: Box<dyn FnMut(usize) -> Observation + Send>,
@@ -261,7 +369,8 @@ pub struct Scripted {
 
 impl Scripted {
     pub fn new(log: &Log, script: impl FnMut(usize) -> Observation + Send + 'static) -> Self {
-        Self { log: log.clone(), scale: Observation::default().scale, steps: 0, script: Box::new(script) }
+        let scale = Observation::default().scale;
+        Self { log: log.clone(), nodes: Vec::new(), scale, steps: 0, script: Box::new(script) }
     }
 }
 
@@ -277,6 +386,10 @@ impl Environment for Scripted {
         self.log.lock().push(Event::Actuated(scale));
         self.scale = scale;
         Ok(())
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        self.nodes.clone()
     }
 }
 

@@ -45,7 +45,8 @@ impl Running {
     }
 
     pub(super) fn swarm(&self, connections: usize) -> anyhow::Result<Swarm> {
-        Ok(Swarm { address: self.address, token: self.token.as_str().into(), pool: "default".parse()?, connections })
+        let (address, token) = (self.address, self.token.as_str().into());
+        Ok(Swarm { address, tls: None, token, pool: "default".parse()?, connections })
     }
 
     /// Its resident bytes.

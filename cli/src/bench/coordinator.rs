@@ -13,6 +13,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::post,
+    serve::ListenerExt,
 };
 use bytes::Bytes;
 use meanfield_common::{
@@ -60,7 +61,13 @@ fn beside_bare() -> anyhow::Result<Vec<Row>> {
     })?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let pool: PoolName = "default".parse()?;
-    let swarm = |address| Swarm { address, token: token.as_str().into(), pool: pool.clone(), connections: CONNECTIONS };
+    let swarm = |address| Swarm {
+        address,
+        tls: None,
+        token: token.as_str().into(),
+        pool: pool.clone(),
+        connections: CONNECTIONS,
+    };
     let ours = swarm(ours);
     let agents = runtime.block_on(ours.register(AGENTS))?;
     // An answer as everybody gets it once all have reported.
@@ -72,6 +79,8 @@ fn beside_bare() -> anyhow::Result<Vec<Row>> {
     let (bare, _stop_bare) = server("bare", move |listener, stopped| async move {
         let handler = move |body: Bytes| parse_and_answer(body, Arc::clone(&answer));
         let router = Router::new().route("/v1/agents/{agent}/heartbeat", post(handler));
+        // As ours does: small answers go out at once.
+        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         Ok(axum::serve(listener, router).with_graceful_shutdown(async { drop(stopped.await) }).await?)
     })?;
     let mut contest = Contest { runtime, ours, bare: swarm(bare), agents, sequence: 2 };

@@ -1,29 +1,33 @@
-//! Recorded steps made durable per second, beside the stores themselves: the same bytes, as many batches to a flush.
+//! Recorded steps made durable per second, beside the stores themselves: the same bytes with as many flushes.
 //!
 //! Ours is the coordinator with its store of trajectories. Its agents hand in one batch after the other, each on its own;
-//! while some wait for a flush, the others make their next batch ready, so that half of them share a flush on average: as
-//! many as in the peers. Those are given the chunks ready-made; they keep no summaries, no orders and compare nothing.
+//! while some wait for a flush, the others make their next batch ready. How many flushes that took is read from the store
+//! afterwards, and the peers flush as often. They are given the chunks ready-made, keep no summaries and no orders, and
+//! compare nothing.
 
 use std::{ops::Range, path::Path, time::Instant};
 
+use anyhow::Context;
 use fjall::{Database, KeyspaceCreateOptions, PersistMode, config::CompressionPolicy};
 use futures_util::future::join_all;
 use meanfield_common::{
     action::Action,
     identity::{Category, PoolName},
+    mean_field::Aspects,
     state::{LocalState, Unit},
     trajectory::{Append, MOST_STEPS, Recorded, Verdicts},
     wire::{Register, Registered},
 };
-use meanfield_coordinator::{Clock, Coordinator, Options, trajectories::layout};
+use meanfield_coordinator::{
+    Clock, Coordinator, Options,
+    trajectories::{keys, layout, store::Table},
+};
 
 use super::{Row, median};
 
 /// Agents, and the steps of a batch.
 const AGENTS: usize = 128;
 const STEPS: u32 = 250;
-/// Batches that share a flush in the peers.
-const FLUSH: usize = AGENTS / 2;
 /// Batches of each agent in one run.
 const EACH: u32 = 4;
 const RUNS: u32 = 9;
@@ -36,7 +40,7 @@ pub(super) fn run() -> anyhow::Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let agents = runtime.block_on(register(&coordinator))?;
     let (fjall, sled) = (Fjall::open(&path("fjall"))?, Sled::open(&path("sled"))?);
-    let (mut ours, mut by_fjall, mut by_sled) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut by_fjall, mut by_sled, mut shared) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let episodes = run * EACH..(run + 1) * EACH;
         let batches: Vec<Vec<Append>> =
@@ -46,16 +50,21 @@ pub(super) fn run() -> anyhow::Result<Vec<Row>> {
         let steps = f64::from(EACH * STEPS) * AGENTS as f64;
         let rate = |started: Instant| steps / started.elapsed().as_secs_f64();
 
+        let before = commits(&coordinator)?;
         let started = Instant::now();
         runtime.block_on(append(&coordinator, &agents, batches))?;
         ours.push(rate(started));
+        let flushes = (commits(&coordinator)? - before).max(1) as usize;
+        let flush = chunks.len().div_ceil(flushes);
+        shared.push(flush as f64);
         let started = Instant::now();
-        chunks.chunks(FLUSH).try_for_each(|some| fjall.write(some))?;
+        chunks.chunks(flush).try_for_each(|some| fjall.write(some))?;
         by_fjall.push(rate(started));
         let started = Instant::now();
-        chunks.chunks(FLUSH).try_for_each(|some| sled.write(some))?;
+        chunks.chunks(flush).try_for_each(|some| sled.write(some))?;
         by_sled.push(rate(started));
     }
+    eprintln!("batches that shared a flush: {:.0} (median of {RUNS} runs)", median(shared));
     let row = |name, peer: &[f64]| {
         let ratios = ours.iter().zip(peer).map(|(ours, peer)| ours / peer).collect();
         let (ours, peer) = (median(ours.clone()), median(peer.to_vec()));
@@ -76,6 +85,13 @@ pub(super) fn run() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// How often its store of trajectories has flushed.
+fn commits(coordinator: &Coordinator) -> anyhow::Result<u64> {
+    let Some(bytes) = coordinator.trajectories().get(Table::Index, keys::COMMIT)? else { return Ok(0) };
+    let bytes = bytes.as_slice().try_into().context("the number of the last commit is not a number")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
 /// Hands in long batches until there are two gigabytes, and says how many steps a second that were.
 async fn fill(coordinator: &Coordinator, agents: &[Registered]) -> anyhow::Result<f64> {
     const FULL: usize = 2_000_000_000;
@@ -88,7 +104,7 @@ async fn fill(coordinator: &Coordinator, agents: &[Registered]) -> anyhow::Resul
         let batch = |agent: &Registered| -> anyhow::Result<Vec<Append>> {
             let episode = u64::from(RUNS * EACH) + round as u64;
             let steps: Vec<_> = steps.iter().map(|one| Recorded { episode, ..one.clone() }).collect();
-            Ok(vec![Append { epoch: agent.epoch, steps: steps.try_into()? }])
+            Ok(vec![Append { epoch: agent.epoch, steps: steps.try_into()?, dropped: 0 }])
         };
         let batches = agents.iter().map(batch).collect::<Result<_, _>>()?;
         append(coordinator, agents, batches).await?;
@@ -100,8 +116,8 @@ async fn register(coordinator: &Coordinator) -> anyhow::Result<Vec<Registered>> 
     let pool: PoolName = "default".parse()?;
     let mut agents = Vec::new();
     for agent in 0..AGENTS {
-        let register =
-            Register { name: format!("agent-{agent}").parse()?, pool: pool.clone(), category: Category::Cpu };
+        let (name, wants) = (format!("agent-{agent}").parse()?, Aspects::NONE);
+        let register = Register { name, pool: pool.clone(), category: Category::Cpu, wants };
         agents.push(coordinator.register(register).await?);
     }
     Ok(agents)
@@ -111,7 +127,7 @@ async fn register(coordinator: &Coordinator) -> anyhow::Result<Vec<Registered>> 
 fn batches((at, agent): (usize, &Registered), episodes: Range<u32>) -> anyhow::Result<Vec<Append>> {
     let batch = |episode: u32| -> anyhow::Result<Append> {
         let steps: Vec<_> = (0..STEPS).map(|number| step(at as u32, episode, number)).collect::<Result<_, _>>()?;
-        Ok(Append { epoch: agent.epoch, steps: steps.try_into()? })
+        Ok(Append { epoch: agent.epoch, steps: steps.try_into()?, dropped: 0 })
     };
     episodes.map(batch).collect()
 }

@@ -1,10 +1,14 @@
 //! `meanfield ctl agents`.
 
-use meanfield_common::{identity::AgentId, invalid::Invalid};
-use serde_json::{Value, json};
+use meanfield_common::{
+    identity::AgentId,
+    invalid::Invalid,
+    scarcity::{Amount, Entitlement, Weight},
+};
+use serde_json::{Value, json, to_value};
 
 use super::{
-    args::{AgentsCommand, ListAgents, Terms},
+    args::{AgentEntitlement, AgentsCommand, ListAgents, Terms},
     client::{Body, Client},
     output::{self, Column},
     route::Route,
@@ -38,6 +42,7 @@ pub async fn run(command: &AgentsCommand) -> anyhow::Result<()> {
                 ("pause", Route::ShowAgentPause),
                 ("fallback", Route::ShowAgentFallback),
                 ("lifecycle", Route::ShowLifecycle),
+                ("entitlement", Route::ShowEntitlement),
             ] {
                 let standing = client.get(route, &id, &[]).await?;
                 agent["etags"][name] = standing["etag"].clone();
@@ -59,6 +64,10 @@ pub async fn run(command: &AgentsCommand) -> anyhow::Result<()> {
             }
             None => change(Route::ClearLifecycle, &args.agent, Body::None, &args.terms).await,
         },
+        AgentsCommand::Entitlement(args) => match entitlement(args)? {
+            Some(given) => change(Route::SetEntitlement, &args.agent, Body::Json(to_value(given)?), &args.terms).await,
+            None => change(Route::ClearEntitlement, &args.agent, Body::None, &args.terms).await,
+        },
     }
 }
 
@@ -75,15 +84,28 @@ async fn list(args: &ListAgents) -> anyhow::Result<()> {
     query.extend(args.category.map(|category| ("category", category.name().to_owned())));
     query.extend(args.state.map(|state| ("state", format!("{state:?}").to_lowercase())));
     query.extend(args.prefix.clone().map(|prefix| ("prefix", prefix)));
-    let agents = all(&client, Route::ListAgents, "agents", &query, args.limit).await?;
+    let agents = all(&client, Route::ListAgents, "", "agents", &query, args.limit).await?;
     output::list(client.format, &agents, "/agents", &COLUMNS);
     Ok(())
 }
 
-/// All pages as one, or as many items as are wanted.
+/// What is given; none if nothing is. A minimum of one thing is none of the other.
+fn entitlement(args: &AgentEntitlement) -> anyhow::Result<Option<Entitlement>> {
+    let weight = args.weight.map(Weight::try_from).transpose()?;
+    let minimum = (args.min_cores.is_some() || args.min_memory.is_some()).then(|| {
+        let cores = args.min_cores.map_or(0.0, |cores| cores.cores());
+        let gibibytes = args.min_memory.map_or(0.0, |memory| memory.as_mebi() / 1024.0);
+        Ok::<_, Invalid>(Amount { cores: cores.try_into()?, memory_gib: gibibytes.try_into()? })
+    });
+    let given = Entitlement { weight, minimum: minimum.transpose()? };
+    Ok((given != Entitlement::default()).then_some(given))
+}
+
+/// All pages of `of` as one, or as many items as are wanted.
 pub(super) async fn all(
     client: &Client,
     route: Route,
+    of: &str,
     items: &str,
     query: &[(&str, String)],
     limit: Option<usize>,
@@ -95,7 +117,7 @@ pub(super) async fn all(
         let mut query = query.to_vec();
         query.push(("limit", left.max(1).to_string()));
         query.extend(after.take().map(|after| ("after", after)));
-        let mut page = client.get(route, "", &query).await?;
+        let mut page = client.get(route, of, &query).await?;
         if let Some(Value::Array(part)) = page.get_mut(items).map(Value::take) {
             found.extend(part);
         }
@@ -114,14 +136,14 @@ pub(super) async fn all(
 }
 
 /// An agent's id, from its id, its name, or pool and name.
-async fn find(client: &Client, agent: &str) -> anyhow::Result<String> {
+pub(super) async fn find(client: &Client, agent: &str) -> anyhow::Result<String> {
     if agent.parse::<AgentId>().is_ok() {
         return Ok(agent.to_owned());
     }
     let (pool, name) = agent.split_once(':').map_or((None, agent), |(pool, name)| (Some(pool), name));
     let mut query = vec![("prefix", name.to_owned())];
     query.extend(pool.map(|pool| ("pool", pool.to_owned())));
-    let agents = all(client, Route::ListAgents, "agents", &query, None).await?;
+    let agents = all(client, Route::ListAgents, "", "agents", &query, None).await?;
     let named: Vec<_> = agents["agents"].as_array().into_iter().flatten().filter(|one| one["name"] == name).collect();
     match named.as_slice() {
         [one] => Ok(one["id"].as_str().unwrap_or_default().to_owned()),

@@ -4,12 +4,14 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum, builder::BoolishValueParser};
 use meanfield_common::{
-    identity::{AgentId, Category, PoolName},
+    identity::{AgentId, AgentName, Category, PoolName},
     resources::{Bytes, MilliCores},
+    scarcity::{Mode, Source},
     wire::Lifecycle,
 };
-use meanfield_coordinator::{events::Kind, view::State};
+use meanfield_coordinator::{events::Kind, settings, view::State};
 
+use super::{models::args::ModelsCommand, tokens::args::TokensCommand, trajectories::args::TrajectoriesCommand};
 use crate::args::{duration, security::TrustArgs};
 
 #[derive(Debug, Args)]
@@ -23,7 +25,7 @@ pub enum CtlCommand {
     /// Agents: list, show, remove, pause, resume, let the fallback decide.
     #[command(subcommand)]
     Agents(AgentsCommand),
-    /// Pools: list and show.
+    /// Pools: list, show, create, change, remove; how they go about scarcity, who was cut.
     #[command(subcommand)]
     Pools(PoolsCommand),
     /// What the members of a pool may reserve together.
@@ -35,12 +37,21 @@ pub enum CtlCommand {
     /// The forecast network that the agents of a pool share.
     #[command(subcommand)]
     Forecast(ForecastCommand),
+    /// Base models: list, show, add, download, serve, roll back, remove.
+    #[command(subcommand)]
+    Models(ModelsCommand),
+    /// Recorded steps: list, rewards, samples, export, import.
+    #[command(subcommand)]
+    Trajectories(TrajectoriesCommand),
     /// The pause for all.
     #[command(subcommand)]
     Pause(PauseCommand),
     /// The kill switch: for all, a pool or an agent.
     #[command(subcommand)]
     Fallback(FallbackCommand),
+    /// Tokens: create, list, revoke.
+    #[command(subcommand)]
+    Tokens(TokensCommand),
     /// Who ordered what, and whether the log is whole.
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -127,6 +138,8 @@ pub enum AgentsCommand {
     Fallback(AgentFallback),
     /// Name the state of an agent's lifecycle that is wanted. Agents of this version only hear of it.
     Lifecycle(AgentLifecycle),
+    /// Give an agent a weight and a minimum of a scarce capacity; without either, take them back.
+    Entitlement(AgentEntitlement),
 }
 
 #[derive(Debug, Args)]
@@ -176,10 +189,85 @@ pub struct AgentLifecycle {
 
 #[derive(Debug, Subcommand)]
 pub enum PoolsCommand {
-    /// List pools, in the order of the configuration.
+    /// List pools, in order of their names.
     List(ListPools),
     /// Show a pool.
     Show(OfPool),
+    /// Make a pool; refused if there is one of this name.
+    Create(SetPool),
+    /// Change settings of a pool; those that are not named stay as they are.
+    Set(SetPool),
+    /// Remove a pool that has no members, with all that was ordered about it.
+    Remove(RemovePool),
+    /// How a pool goes about scarcity.
+    #[command(subcommand)]
+    Scarcity(ScarcityCommand),
+    /// List who was cut, for whom, how much and why, the oldest first.
+    Cuts(ListCuts),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ScarcityCommand {
+    /// Show what was ordered, and what counts.
+    Show(OfPool),
+    /// Order all of it; what is left out has its default.
+    Set(SetScarcity),
+    /// Go back to the defaults.
+    Clear(ChangePool),
+}
+
+#[derive(Debug, Args)]
+pub struct SetScarcity {
+    /// The pool's name.
+    #[arg(value_name = "POOL")]
+    pub pool: PoolName,
+    /// What is made of too little: off, advise or enforce.
+    #[arg(long, value_name = "MODE", default_value = "enforce")]
+    pub mode: Mode,
+    /// By how much of its weight one who yields is worth more with each minute, from 0 to 100.
+    #[arg(long, value_name = "PER MINUTE", default_value_t = 0.0)]
+    pub ageing: f64,
+    /// Where the capacity comes from: declared, or reported by agents.
+    #[arg(long, value_name = "SOURCE", default_value = "declared")]
+    pub capacity: Source,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
+#[derive(Debug, Args)]
+pub struct ListCuts {
+    /// The pool's name.
+    #[arg(value_name = "POOL", default_value = "default")]
+    pub pool: PoolName,
+    /// Only of the agent of this name.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<AgentName>,
+    /// Only cuts in this state: open or ended.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<String>,
+    /// How many at most [default: all].
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    #[command(flatten)]
+    pub access: Access,
+}
+
+#[derive(Debug, Args)]
+pub struct AgentEntitlement {
+    /// Its id, its name, or POOL:NAME where several pools have one of this name.
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// What its objective is worth, whatever it claims itself.
+    #[arg(long, value_name = "WEIGHT")]
+    pub weight: Option<f64>,
+    /// CPU that it is never cut below, such as 2 or 500m.
+    #[arg(long, value_name = "CORES")]
+    pub min_cores: Option<MilliCores>,
+    /// Memory that it is never cut below, such as 4Gi.
+    #[arg(long, value_name = "MEMORY")]
+    pub min_memory: Option<Bytes>,
+    #[command(flatten)]
+    pub terms: Terms,
 }
 
 #[derive(Debug, Args)]
@@ -192,6 +280,34 @@ pub struct ListPools {
     pub limit: Option<usize>,
     #[command(flatten)]
     pub access: Access,
+}
+
+#[derive(Debug, Args)]
+pub struct SetPool {
+    /// Its name.
+    #[arg(value_name = "POOL")]
+    pub pool: PoolName,
+    /// What its members share: cluster, node-pool or tenant [default of a new one: cluster].
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<settings::Kind>,
+    /// What it is for, in at most 500 characters.
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// How the team reward is made of the members' rewards: mean, or weighted by the weights of their claims [default of
+    /// a new one: mean].
+    #[arg(long, value_name = "HOW")]
+    pub team_reward: Option<settings::TeamReward>,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
+#[derive(Debug, Args)]
+pub struct RemovePool {
+    /// Its name.
+    #[arg(value_name = "POOL")]
+    pub pool: PoolName,
+    #[command(flatten)]
+    pub terms: Terms,
 }
 
 /// A pool.

@@ -51,7 +51,7 @@ async fn list(args: &ListAudit) -> anyhow::Result<()> {
     {
         query.extend(value.clone().map(|value| (name, value)));
     }
-    let mut page = all(&client, Route::ListAudit, "entries", &query, args.limit).await?;
+    let mut page = all(&client, Route::ListAudit, "", "entries", &query, args.limit).await?;
     if client.format == Format::Table {
         for entry in page["entries"].as_array_mut().into_iter().flatten() {
             entry["at"] = time(entry["at_ms"].as_u64().unwrap_or_default()).into();
@@ -77,7 +77,8 @@ async fn check(args: &VerifyAudit) -> anyhow::Result<()> {
         }
         None => {
             let client = Client::new(&args.access)?;
-            let mut page: Page = serde_json::from_value(all(&client, Route::ListAudit, "entries", &[], None).await?)?;
+            let mut page: Page =
+                serde_json::from_value(all(&client, Route::ListAudit, "", "entries", &[], None).await?)?;
             // The oldest may have been let go between two pages: what is before the last anchor is no part of it.
             page.entries.retain(|entry| entry.sequence > page.anchor.sequence);
             page

@@ -1,19 +1,20 @@
 //! The coordinator, as `meanfield ctl` speaks to it.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use anyhow::Context;
 use meanfield_agent::http;
 use meanfield_common::{invalid::Invalid, wire::Problem};
 use meanfield_coordinator::token;
 use reqwest::{Client as Inner, RequestBuilder, Response, Url, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     args::{Access, Format, Terms},
     output,
     route::Route,
 };
+use crate::file;
 
 /// How long the coordinator may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,6 +38,16 @@ pub enum Body {
     None,
     Json(Value),
     File(Vec<u8>),
+}
+
+impl Body {
+    fn put_on(self, request: RequestBuilder) -> RequestBuilder {
+        match self {
+            Self::None => request,
+            Self::Json(value) => request.json(&value),
+            Self::File(bytes) => request.header(header::CONTENT_TYPE, "application/octet-stream").body(bytes),
+        }
+    }
 }
 
 pub struct Client {
@@ -99,6 +110,42 @@ impl Client {
         Ok(response.bytes().await?.to_vec())
     }
 
+    /// Downloads a file of any size to where it belongs, whole or not at all.
+    pub async fn download_to(
+        &self,
+        route: Route,
+        of: &str,
+        query: &[(&str, String)],
+        path: &Path,
+    ) -> anyhow::Result<()> {
+        let mut response = self.send(self.request(route, of, query)?).await?;
+        let (mut file, mut bytes) = (file::Aside::create(path)?, 0);
+        while let Some(part) = response.chunk().await.context("the download was cut off")? {
+            file.write(&part)?;
+            bytes += part.len();
+        }
+        file.keep()?;
+        match self.format {
+            Format::Table => say!("{bytes} bytes to {}", path.display()),
+            format => output::whole(format, &json!({ "bytes": bytes, "file": path })),
+        }
+        Ok(())
+    }
+
+    /// Uploads a file of any size.
+    pub async fn upload_from(&self, route: Route, of: &str, path: &Path, media_type: &str) -> anyhow::Result<Value> {
+        let file = tokio::fs::File::open(path).await.with_context(|| path.display().to_string())?;
+        let request = self.request(route, of, &[])?.header(header::CONTENT_TYPE, media_type);
+        Ok(self.send(request.body(file)).await?.json().await?)
+    }
+
+    /// Has something done that knows no terms; the answer, if there is one.
+    pub async fn ask(&self, route: Route, of: &str, body: Body) -> anyhow::Result<Value> {
+        let request = body.put_on(self.request(route, of, &[])?.timeout(PATIENCE));
+        let text = self.send(request).await?.text().await?;
+        if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
+    }
+
     /// Opens a stream of events.
     pub async fn watch(&self, query: &[(&str, String)], after: Option<u64>) -> anyhow::Result<Response> {
         let mut request = self.request(Route::WatchEvents, "", query)?;
@@ -110,6 +157,15 @@ impl Client {
 
     /// Changes something under terms, and says what came of it.
     pub async fn change(&self, route: Route, of: &str, body: Body, terms: &Terms) -> anyhow::Result<()> {
+        self.order(route, of, body, terms, false).await
+    }
+
+    /// The same, but only if it is not there yet.
+    pub async fn create(&self, route: Route, of: &str, body: Body, terms: &Terms) -> anyhow::Result<()> {
+        self.order(route, of, body, terms, true).await
+    }
+
+    async fn order(&self, route: Route, of: &str, body: Body, terms: &Terms, new: bool) -> anyhow::Result<()> {
         let query = if terms.dry_run { vec![("dry_run", "true".to_owned())] } else { Vec::new() };
         let mut request = self.request(route, of, &query)?.timeout(PATIENCE);
         if let Some(tag) = &terms.if_match {
@@ -118,12 +174,10 @@ impl Client {
             let tag = if bare == "*" { bare.to_owned() } else { format!("\"{bare}\"") };
             request = request.header(header::IF_MATCH, tag);
         }
-        request = match body {
-            Body::None => request,
-            Body::Json(value) => request.json(&value),
-            Body::File(bytes) => request.header(header::CONTENT_TYPE, "application/octet-stream").body(bytes),
-        };
-        let response = self.send(request).await?;
+        if new {
+            request = request.header(header::IF_NONE_MATCH, "*");
+        }
+        let response = self.send(body.put_on(request)).await?;
         let tag = tag(&response);
         let text = response.text().await?;
         if text.is_empty() {

@@ -38,6 +38,14 @@ pub fn done(format: Format, tag: Option<&str>) {
     }
 }
 
+/// What the coordinator answered to something that was done.
+pub fn answered(format: Format, answer: &Value) {
+    match answer {
+        Value::Null => done(format, None),
+        answer => detail(format, answer),
+    }
+}
+
 /// A change that was only tried.
 pub fn tried(format: Format, ordered: &Value) {
     if format != Format::Table {

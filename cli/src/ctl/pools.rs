@@ -3,12 +3,21 @@
 use std::fs;
 
 use anyhow::Context;
-use meanfield_common::{budget::Budget, scarcity::Capacity};
-use serde_json::to_value;
+use meanfield_common::{
+    budget::Budget,
+    invalid::Invalid,
+    scarcity::{self, Capacity},
+};
+use meanfield_coordinator::settings::{Description, Settings};
+use serde::Deserialize;
+use serde_json::{Value, to_value};
 
 use super::{
     agents::all,
-    args::{BudgetCommand, CapacityCommand, ForecastCommand, OfPool, PoolsCommand},
+    args::{
+        BudgetCommand, CapacityCommand, ForecastCommand, Format, ListCuts, OfPool, PoolsCommand, ScarcityCommand,
+        SetPool, Terms,
+    },
     change,
     client::{Body, Client},
     output::{self, Column},
@@ -16,8 +25,9 @@ use super::{
 };
 use crate::file;
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     ("NAME", "/name"),
+    ("KIND", "/settings/kind"),
     ("ACTIVE", "/agents/active"),
     ("SUSPECT", "/agents/suspect"),
     ("REWARD", "/mean_reward"),
@@ -40,12 +50,85 @@ pub async fn run(command: &PoolsCommand) -> anyhow::Result<()> {
         PoolsCommand::List(args) => {
             let client = Client::new(&args.access)?;
             let query: Vec<_> = args.prefix.clone().map(|prefix| ("prefix", prefix)).into_iter().collect();
-            let pools = all(&client, Route::ListPools, "pools", &query, args.limit).await?;
+            let pools = all(&client, Route::ListPools, "", "pools", &query, args.limit).await?;
             output::list(client.format, &pools, "/pools", &COLUMNS);
             Ok(())
         }
         PoolsCommand::Show(args) => show(Route::ShowPool, args).await,
+        PoolsCommand::Create(args) => {
+            let settings = named(args, Settings::default())?;
+            let client = Client::new(&args.terms.access)?;
+            client.create(Route::SetPool, args.pool.as_str(), Body::Json(to_value(settings)?), &args.terms).await
+        }
+        PoolsCommand::Set(args) => {
+            let client = Client::new(&args.terms.access)?;
+            let pool = client.get(Route::ShowPool, args.pool.as_str(), &[]).await?;
+            let settings = named(args, Settings::deserialize(&pool["settings"])?)?;
+            // What is not named must still be what was just read.
+            let if_match = args.terms.if_match.clone().or_else(|| pool["etag"].as_str().map(str::to_owned));
+            let terms = Terms { if_match, ..args.terms.clone() };
+            client.change(Route::SetPool, args.pool.as_str(), Body::Json(to_value(settings)?), &terms).await
+        }
+        PoolsCommand::Remove(args) => change(Route::RemovePool, args.pool.as_str(), Body::None, &args.terms).await,
+        PoolsCommand::Scarcity(command) => scarcity(command).await,
+        PoolsCommand::Cuts(args) => cuts(args).await,
     }
+}
+
+/// Settings with those in place that the command line names.
+fn named(args: &SetPool, before: Settings) -> Result<Settings, Invalid> {
+    let description = args.description.clone().map(Description::try_from).transpose()?;
+    Ok(Settings {
+        kind: args.kind.unwrap_or(before.kind),
+        description: description.unwrap_or(before.description),
+        team_reward: args.team_reward.unwrap_or(before.team_reward),
+    })
+}
+
+async fn scarcity(command: &ScarcityCommand) -> anyhow::Result<()> {
+    match command {
+        ScarcityCommand::Show(args) => show(Route::ShowScarcity, args).await,
+        ScarcityCommand::Set(args) => {
+            let settings =
+                scarcity::Settings { mode: args.mode, ageing: args.ageing.try_into()?, capacity: args.capacity };
+            change(Route::SetScarcity, args.pool.as_str(), Body::Json(to_value(settings)?), &args.terms).await
+        }
+        ScarcityCommand::Clear(args) => change(Route::ClearScarcity, args.pool.as_str(), Body::None, &args.terms).await,
+    }
+}
+
+const CUTS: [Column; 11] = [
+    ("NO", "/number"),
+    ("AGENT", "/agent"),
+    ("WHY", "/reason"),
+    ("CORES WANTED", "/wanted/cores"),
+    ("GRANTED", "/granted/cores"),
+    ("GIB WANTED", "/wanted/memory_gib"),
+    ("GRANTED", "/granted/memory_gib"),
+    ("WORTH", "/worth"),
+    ("SERVED", "/served_worth"),
+    ("FOR", "/for"),
+    ("LASTED", "/lasted"),
+];
+
+async fn cuts(args: &ListCuts) -> anyhow::Result<()> {
+    let client = Client::new(&args.access)?;
+    let mut query: Vec<_> = args.agent.iter().map(|agent| ("agent", agent.to_string())).collect();
+    query.extend(args.state.clone().map(|state| ("state", state)));
+    let mut page = all(&client, Route::ListCuts, args.pool.as_str(), "cuts", &query, args.limit).await?;
+    if client.format == Format::Table {
+        // For people: names in one cell, and a time that needs no arithmetic.
+        for cut in page["cuts"].as_array_mut().into_iter().flatten() {
+            let names: Vec<_> = cut["instead"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let names = if names.is_empty() { "-".to_owned() } else { names.join(", ") };
+            let ended = cut["until_ms"].as_u64().zip(cut["since_ms"].as_u64());
+            let lasted = ended.map(|(until, since)| format!("{} s", until.saturating_sub(since) / 1000));
+            cut["for"] = names.into();
+            cut["lasted"] = lasted.unwrap_or_else(|| "open".to_owned()).into();
+        }
+    }
+    output::list(client.format, &page, "/cuts", &CUTS);
+    Ok(())
 }
 
 pub async fn capacity(command: &CapacityCommand) -> anyhow::Result<()> {

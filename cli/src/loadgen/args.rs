@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, builder::BoolishValueParser};
 use meanfield_common::identity::PoolName;
 use meanfield_loadgen::mischief::Mischief;
 
-use crate::args::duration;
+use crate::args::{duration, security::TrustArgs};
 
 #[derive(Debug, Args)]
 pub struct LoadgenArgs {
@@ -23,7 +23,7 @@ pub enum LoadgenCommand {
 
 #[derive(Debug, Args)]
 pub struct SwarmArgs {
-    /// URL of the coordinator; plain HTTP.
+    /// URL of the coordinator; https needs --ca-file.
     #[arg(long, env = "MEANFIELD_COORDINATOR", default_value = "http://127.0.0.1:7600", value_name = "URL")]
     pub coordinator: String,
     /// Bearer token of the coordinator. Prefer the environment: flags show in process lists.
@@ -32,6 +32,8 @@ pub struct SwarmArgs {
     /// The coordinator's data directory, to find the token in when none is given.
     #[arg(long, env = "MEANFIELD_DATA_DIR", default_value = "data", value_name = "DIR")]
     pub data_dir: PathBuf,
+    #[command(flatten)]
+    pub trust: TrustArgs,
     /// Load a coordinator on another machine, which is not asked whether it wants that.
     #[arg(long, env = "MEANFIELD_BEYOND_LOOPBACK", value_parser = BoolishValueParser::new())]
     pub beyond_loopback: bool,

@@ -12,7 +12,7 @@
 //!
 //! | bytes | hold |
 //! |---|---|
-//! | 1 | flags: 1 with a round, 2 with a claim, 4 asks for details, 8 asks to move |
+//! | 1 | flags: 1 with a round, 2 with a claim, 4 asks for details, 8 asks to move, 16 (with a claim only) with a node |
 //! | 3 | action: CPU, memory, replicas, each -1, 0 or 1 |
 //! | 16 | the agent's id |
 //! | 8, 8 | epoch, sequence |
@@ -20,6 +20,7 @@
 //! | 8 | reward |
 //! | 8 | the round, if flagged |
 //! | 7 x 8, 4 | the claim, if flagged: wanted cores and GiB, held cores and GiB, offered, weight, node utilisation; pending |
+//! | 8, 2 x 8 | the node's id, its cores and GiB, if flagged |
 //! | 4, 4 | the milli-cores and mebibytes to move, if flagged |
 //!
 //! The answer, `application/vnd.meanfield.answers`, begins with the same eight bytes, and has for each heartbeat either
@@ -35,15 +36,19 @@
 //! | bytes | hold |
 //! |---|---|
 //! | 1 | 1: taken |
-//! | 2 | flags: 1 paused, 2 with a team reward, 4 scarcity, 8 and 16 a cap of cores and of memory, 32 a forecast's digest, 64 details, 128 the fallback decides, 1024 an allowance; 256 times the lifecycle: 1 fallback, 2 exploring, 3 serving |
+//! | 2 | flags: 1 paused, 2 with a team reward, 4 scarcity, 8 and 16 a cap of cores and of memory, 32 a forecast's digest, 64 details, 128 the fallback decides, 1024 an allowance, 2048 the base models' state, 4096 and 8192 an advised cap of cores and of memory, 16384 how long caps hold, 32768 nodes are wanted; 256 times the lifecycle: 1 fallback, 2 exploring, 3 serving |
 //! | 8, 8 | sequence, number of others |
 //! | 6 x 3 x 8 | g: sum, mean and deviation of CPU limit, memory limit, vertical, horizontal, SP, utilisation |
 //! | 8 | the team reward, if flagged |
 //! | 6 x 8 | headroom (free, load, saturation, unscheduled, memory) and price, if flagged |
 //! | 8, 8 | each cap, if flagged |
+//! | 8, 8 | each advised cap, if flagged |
+//! | 8 | for how many milliseconds caps hold, if flagged |
 //! | 32 | the digest, if flagged |
 //! | 4, 4 | the milli-cores and mebibytes that may be moved, if flagged |
-//! | 7 x 8, 3 x (8 + 18 x 8), 18 x 8 | details, if flagged: means of l; others and fields by category; percentiles |
+//! | 8 | the base models' state, if flagged |
+//! | 1 | which details follow, if flagged: 1 the means of l, 2 the categories, 4 the percentiles |
+//! | 7 x 8, 3 x (8 + 18 x 8), 18 x 8 | these details: means of l; others and fields by category; percentiles |
 //!
 //! A body that does not follow this is [`Malformed`] and refused whole. A number out of its bounds is the fault of that
 //! heartbeat alone.

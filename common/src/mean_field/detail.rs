@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Contribution, FIELDS, Moments, Sums};
+use super::{Aspects, Contribution, FIELDS, Moments, Sums};
 use crate::{
     fixed::{Unit, sum_to_f64},
     identity::Category,
@@ -37,17 +37,20 @@ impl Default for Details {
     }
 }
 
-/// The others as an agent that asks sees them.
+/// The others as an agent that asks sees them: the parts that were agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Detail {
     /// Means of the seven numbers of l: SP, CPU and memory utilisation, AC, CPU and memory limit, NC.
-    pub states: [f64; 7],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states: Option<[f64; 7]>,
     /// One virtual agent a category: CPU-, memory- and I/O-intensive.
-    pub categories: [Kind; 3],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub categories: Option<[Kind; 3]>,
     /// The 10th, 50th and 90th percentile of each field of g (CPU limit, memory limit, vertical and horizontal actions,
     /// SP, utilisation), to the nearest 1/32.
-    pub percentiles: [[f64; 3]; 6],
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentiles: Option<[[f64; 3]; 6]>,
 }
 
 /// All others of one category.
@@ -87,23 +90,26 @@ impl Details {
         }
     }
 
-    /// What an agent is told; `own` is what it has in here itself.
+    /// What an agent is told of these parts, if any; `own` is what it has in here itself.
     #[must_use]
-    pub fn detail(&self, own: Option<&Contribution>) -> Detail {
+    pub fn detail(&self, own: Option<&Contribution>, aspects: Aspects) -> Option<Detail> {
+        if aspects.is_none() {
+            return None;
+        }
         let mut others = self.clone();
         if let Some(own) = own {
             others.remove(own);
         }
         let count = others.count.max(1) as f64;
-        Detail {
-            states: others.states.map(|sum| sum_to_f64(sum) / count),
-            categories: others
-                .categories
-                .map(|sums| Kind { others: sums.count(), fields: std::array::from_fn(|field| sums.moments(field)) }),
-            percentiles: std::array::from_fn(|field| {
-                PERCENTILES.map(|percent| percentile(&others.bins[field], others.count, percent))
-            }),
-        }
+        let told = |aspect: Aspects| aspects.has(aspect);
+        let kind = |sums: Sums| Kind { others: sums.count(), fields: std::array::from_fn(|field| sums.moments(field)) };
+        let percentiles =
+            |field: usize| PERCENTILES.map(|percent| percentile(&others.bins[field], others.count, percent));
+        Some(Detail {
+            states: told(Aspects::STATES).then(|| others.states.map(|sum| sum_to_f64(sum) / count)),
+            categories: told(Aspects::CATEGORIES).then(|| others.categories.map(kind)),
+            percentiles: told(Aspects::PERCENTILES).then(|| std::array::from_fn(percentiles)),
+        })
     }
 }
 

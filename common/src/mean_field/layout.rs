@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AuxiliaryState, Detail, FEATURES, FIELDS, Moments, PERCENTILES};
+use super::{Aspects, AuxiliaryState, FEATURES, FIELDS, Moments, PERCENTILES};
 
 /// How a virtual agent is expressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,10 +45,16 @@ impl Layout {
         agents + if self.percentiles { PERCENTILES.len() * FIELDS } else { 0 }
     }
 
-    /// Whether heartbeats must ask for [`AuxiliaryState::detail`].
+    /// Which parts of [`AuxiliaryState::detail`] must be asked for.
     #[must_use]
-    pub fn needs_detail(&self) -> bool {
-        self.form == Form::States || self.categories || self.percentiles
+    pub fn aspects(&self) -> Aspects {
+        let states = self.form == Form::States;
+        let parts = [
+            (states, Aspects::STATES),
+            (self.categories && !states, Aspects::CATEGORIES),
+            (self.percentiles, Aspects::PERCENTILES),
+        ];
+        parts.iter().filter(|(wanted, _)| *wanted).fold(Aspects::NONE, |all, (_, part)| all | *part)
     }
 }
 
@@ -59,9 +65,9 @@ impl AuxiliaryState {
         let detail = self.detail.unwrap_or_default();
         let mut inputs = Vec::with_capacity(layout.width());
         if layout.form == Form::States {
-            inputs.extend(detail.states.map(|mean| mean as f32));
+            inputs.extend(detail.states.unwrap_or_default().map(|mean| mean as f32));
         } else if layout.categories {
-            for kind in &detail.categories {
+            for kind in &detail.categories.unwrap_or_default() {
                 inputs.push(kind.others as f32 / self.others.max(1) as f32);
                 inputs.extend(virtual_agent(&kind.fields, layout.form));
             }
@@ -77,8 +83,7 @@ impl AuxiliaryState {
             inputs.extend(virtual_agent(&fields, layout.form));
         }
         if layout.percentiles {
-            let Detail { percentiles, .. } = detail;
-            inputs.extend(percentiles.iter().flatten().map(|value| *value as f32));
+            inputs.extend(detail.percentiles.unwrap_or_default().iter().flatten().map(|value| *value as f32));
         }
         inputs
     }

@@ -6,83 +6,39 @@
 //! needs are served whole, those first that are worth most per core, and the others yield all but a small floor. What
 //! is then left is comfort for those who are served, and for the requests of the others, the most valuable first.
 //!
+//! What an operator guaranteed to somebody comes before all that, as far as it is asked for. Floors are smaller where
+//! there are too many for them, and guarantees where they exceed the capacity, so that all together always fit.
+//!
 //! Needs are integers, sums over them are exact, and ties are broken by name: the result does not depend on the order
 //! of the slots, nor on how they came to be.
 
+mod need;
+mod room;
+
 use std::cmp::Ordering;
 
-use super::{Capacity, Claim, Cores, Gibibytes, Grant, Headroom};
+use super::{Amount, Capacity, Cores, Entitlement, Gibibytes, Grant, Headroom, Reason};
 use crate::{
     fixed::{Fixed, sum_to_f64},
     identity::AgentName,
 };
+use room::{Totals, ascend};
 
-/// A claim counts up to so many times the offered work, and a little more for those with hardly any. What is wanted
-/// beyond is comfort, which nobody else is cut for.
-pub const EVIDENCE: f64 = 1.5;
-/// What may be claimed beyond [`EVIDENCE`]: cores, and gibibytes.
-pub const EVIDENCE_FLOOR: [f64; 2] = [1.0, 4.0];
-/// Gibibytes that may be claimed for each core of offered work.
-pub const EVIDENCE_MEMORY: f64 = 24.0;
-/// The bare need of CPU: so many times the offered work, and so many cores for those with hardly any.
-pub const BARE: f64 = 1.2;
-/// See [`BARE`].
-pub const BARE_FLOOR: f64 = 0.3;
-/// What nobody is cut below, in cores and gibibytes: enough for one small replica.
+pub use need::{BARE, BARE_FLOOR, EVIDENCE, EVIDENCE_FLOOR, EVIDENCE_MEMORY, Need};
+
+/// What nobody is cut below, in cores and gibibytes: enough for one small replica. Where that does not fit for all who
+/// ask for it, the same part of it for each.
 pub const FLOOR: [f64; 2] = [0.25, 0.25];
 /// How much more work than before one who yields may bring, so that what waits does not keep it out for ever.
 const MOST_MORE: f64 = 1.25;
 /// How much larger the need of one who yields already counts, so that nobody takes turns every round.
 pub const STAY: f64 = 1.25;
-/// How far the price moves in a step, for every multiple of the capacity that is asked for too much.
-const ASCENT: f64 = 0.5;
-/// How much lower the price must be before one who yields to it asks again.
-const RETURN: f64 = 0.8;
-/// What is left of the price after a step in which everybody's need fits.
-const EASE: f64 = 0.5;
-/// The highest price.
-const HIGHEST_PRICE: f64 = 1e6;
-
-/// What one agent is taken to need: its claim within the evidence, as exact numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Need {
-    /// Cores and memory: the claim, and what of it counts.
-    asked: [i64; 2],
-    wanted: [i64; 2],
-    /// What of that is no comfort; memory never is.
-    bare: [i64; 2],
-    held: [i64; 2],
-    offered: i64,
-    weight: i64,
-    pending: u32,
-    nodes: i64,
-    /// Whether the claim was above the evidence.
-    pub capped: bool,
-}
-
-impl From<&Claim> for Need {
-    fn from(claim: &Claim) -> Self {
-        let offered = claim.offered.get();
-        let fixed = |value: f64| Fixed::nearest(value).raw();
-        let most =
-            [fixed(EVIDENCE * offered + EVIDENCE_FLOOR[0]), fixed(EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1])];
-        let asked = [claim.wanted.cores.fixed(), claim.wanted.memory_gib.fixed()];
-        let held = [claim.held.cores.fixed(), claim.held.memory_gib.fixed()];
-        // Whoever asks for less than its work needs at least that.
-        let wanted = [asked[0].min(most[0]).max(claim.offered.fixed()), asked[1].min(most[1])];
-        Self {
-            asked,
-            wanted,
-            bare: [wanted[0].min(fixed(BARE * offered + BARE_FLOOR)), wanted[1]],
-            held,
-            offered: claim.offered.fixed(),
-            weight: claim.weight.fixed(),
-            pending: claim.pending.get(),
-            nodes: claim.node_utilisation.fixed(),
-            capped: (0..2).any(|which| asked[which] > most[which]),
-        }
-    }
-}
+/// Steps of an agent in a minute, by which ageing is paced.
+pub const STEPS_A_MINUTE: f64 = 4.0;
+/// Steps of being served in which what one has aged halves.
+pub const AGE_HALVES: f64 = 8.0;
+/// The most steps that count as age.
+const OLDEST: f64 = 1e6;
 
 /// What a pool remembers of one agent.
 #[derive(Debug, Clone)]
@@ -91,17 +47,31 @@ pub struct Slot {
     pub name: AgentName,
     /// Its need, once it has claimed anything.
     pub need: Option<Need>,
+    /// Whether it has been silent for too long: then it wants no more than it holds.
+    pub silent: bool,
     /// Its cap, if it has one.
     pub grant: Option<Grant>,
+    entitled: Entitled,
     cut: Option<Cut>,
+    /// The steps for which it has yielded; fewer with each step in which it is served.
+    age: f64,
     /// Whether the price is above what it is worth.
     yields: bool,
-    /// Scratch: what it would take in this allocation, what of that it needs, and what it gets.
+    /// Scratch: what it would take in this allocation, what of that it needs, what of that it has for sure, and what it
+    /// gets.
     takes: [i64; 2],
     asks: [i64; 2],
+    sure: [i64; 2],
     gets: [i64; 2],
     /// Scratch: worth over need.
     worth: f64,
+}
+
+/// What an operator gave to an agent, as exact numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Entitled {
+    weight: Option<i64>,
+    minimum: [i64; 2],
 }
 
 /// What an agent needed when it began to yield, and for how much work.
@@ -118,33 +88,93 @@ impl Slot {
         Self {
             name,
             need: None,
+            silent: false,
             grant: None,
+            entitled: Entitled::default(),
             cut: None,
+            age: 0.0,
             yields: false,
             takes: [0; 2],
             asks: [0; 2],
+            sure: [0; 2],
             gets: [0; 2],
             worth: 0.0,
         }
     }
 
+    /// Gives it a weight and a minimum, or takes them back.
+    pub fn entitle(&mut self, entitlement: &Entitlement) {
+        let minimum = entitlement.minimum.map_or([0; 2], |least| [least.cores.fixed(), least.memory_gib.fixed()]);
+        self.entitled = Entitled { weight: entitlement.weight.map(|weight| weight.fixed()), minimum };
+    }
+
+    /// Forgets what it claimed, but not what it was given.
+    pub fn clear(&mut self) {
+        *self = Self { entitled: self.entitled, ..Self::new(self.name.clone()) };
+    }
+
     /// Forgets that it had to yield.
     pub fn relieve(&mut self) {
-        (self.grant, self.cut, self.yields) = (None, None, false);
+        (self.grant, self.cut, self.yields, self.age) = (None, None, false, 0.0);
+    }
+
+    /// Why it has a cap.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        let Grant { cores, memory_gib } = self.grant?;
+        let short = |which: usize, capped: bool| capped && self.gets[which] < self.asks[which];
+        Some(match (self.cut, short(0, cores.is_some()), short(1, memory_gib.is_some())) {
+            (None, ..) => Reason::Comfort,
+            (Some(_), false, true) => Reason::Memory,
+            (Some(_), ..) => Reason::Need,
+        })
+    }
+
+    /// What it would have taken in the last allocation.
+    #[must_use]
+    pub fn wanted(&self) -> Amount {
+        let [cores, memory] = self.takes.map(amount);
+        Amount { cores: Cores::clamped(cores), memory_gib: Gibibytes::clamped(memory) }
+    }
+
+    /// What a whole pool of its need is worth, in weight, in the last allocation in which anything was scarce.
+    #[must_use]
+    pub fn worth(&self) -> f64 {
+        self.worth
+    }
+
+    fn weight(&self, need: &Need) -> i64 {
+        self.entitled.weight.unwrap_or(need.weight)
+    }
+
+    /// Its need as it counts now: of one that is silent what it holds, and nothing that it wished for.
+    fn counted(&self) -> Option<Need> {
+        let need = self.need?;
+        let Need { held, bare, .. } = need;
+        let silent =
+            || Need { asked: held, wanted: held, bare: [0, 1].map(|which| bare[which].min(held[which])), ..need };
+        Some(if self.silent { silent() } else { need })
     }
 
     /// What it needs. Once cut, an agent that moves in steps from where it is claims less, and one that takes its misses
     /// to heart claims more; so what it needed for its work before counts, in proportion to the work that is there now.
     /// Memory goes with replicas, not with work: there the larger of then and now counts.
     fn asks(&self, need: &Need) -> [i64; 2] {
-        let Some(cut) = self.cut.filter(|cut| cut.offered > 0) else { return need.bare };
+        let Some(cut) = self.cut.filter(|cut| cut.offered > 0 && !self.silent) else { return need.bare };
         let left = (need.offered as f64 / cut.offered as f64).min(MOST_MORE);
         [(cut.bare[0] as f64 * left) as i64, cut.bare[1].max(need.bare[1])]
     }
 
+    /// What of its minimum it would take: as much as it asks for, whatever its work bears out.
+    fn sure(&self, need: &Need) -> [i64; 2] {
+        let most = |which: usize| need.asked[which].max(need.held[which]).max(self.asks[which]);
+        [0, 1].map(|which| self.entitled.minimum[which].min(most(which)))
+    }
+
     /// What it would take: what it claims, needs, or has. Whoever claims less than it holds still holds it.
     fn takes(&self, need: &Need) -> [i64; 2] {
-        [0, 1].map(|which| need.wanted[which].max(self.asks[which]).max(need.held[which]))
+        let more = |which: usize| self.asks[which].max(need.held[which]).max(self.sure[which]);
+        [0, 1].map(|which| need.wanted[which].max(more(which)))
     }
 
     /// Whether it gets all of what it needs of what is scarce.
@@ -152,14 +182,29 @@ impl Slot {
         (0..2).all(|which| !scarce[which] || self.gets[which] >= self.asks[which])
     }
 
-    /// Its cap, where it yields, or claims or holds more than it gets of what is scarce.
-    fn cap(&self, scarce: [bool; 2]) -> Option<Grant> {
-        let need = self.need?;
+    /// Its cap, where it yields, or claims or holds more than it gets of what is scarce. A minimum that it does not ask
+    /// for is lent to others, but its cap leaves room for it, unless there is too little for all minimums.
+    fn cap(&self, scarce: [bool; 2], kept: [bool; 2]) -> Option<Grant> {
+        let need = self.counted()?;
         let more = |which: usize| self.gets[which] < need.asked[which].max(need.held[which]);
         let over = |which: usize| scarce[which] && (self.cut.is_some() || more(which));
-        let granted = |which: usize| over(which).then(|| amount(self.gets[which]));
+        let least = |which: usize| if kept[which] { self.entitled.minimum[which] } else { 0 };
+        let granted = |which: usize| over(which).then(|| amount(self.gets[which].max(least(which))));
         let grant = Grant { cores: granted(0).map(Cores::clamped), memory_gib: granted(1).map(Gibibytes::clamped) };
         (over(0) || over(1)).then_some(grant)
+    }
+
+    /// Older by so many steps of yielding.
+    fn wait(&mut self, steps: f64) {
+        self.age = (self.age + steps).min(OLDEST);
+    }
+
+    /// So many steps in which it is served.
+    fn rest(&mut self, steps: f64) {
+        self.cut = None;
+        if self.age > 0.0 {
+            self.age *= 0.5_f64.powf(steps / AGE_HALVES);
+        }
     }
 }
 
@@ -177,7 +222,8 @@ pub struct Outcome {
 }
 
 /// Allocates a pool: fills in every slot's grant. `order` is scratch space and must hold as many as there are slots
-/// without growing where nothing may be allocated; `steps` is how much time has passed, in steps of an agent.
+/// without growing where nothing may be allocated; `steps` is how much time has passed, in steps of an agent; `ageing` is by
+/// how much of its weight one who yields is worth more with each minute.
 #[must_use]
 pub fn allocate(
     capacity: &Capacity,
@@ -185,13 +231,15 @@ pub fn allocate(
     order: &mut Vec<usize>,
     before: Outcome,
     steps: f64,
+    ageing: f64,
 ) -> Outcome {
     let size = [capacity.cores.fixed(), capacity.memory_gib.fixed()];
     let totals = Totals::of(slots);
     order.clear();
     for (index, slot) in slots.iter_mut().enumerate() {
-        if let Some(need) = slot.need {
+        if let Some(need) = slot.counted() {
             slot.asks = slot.asks(&need);
+            slot.sure = slot.sure(&need);
             slot.takes = slot.takes(&need);
             order.push(index);
         }
@@ -202,11 +250,13 @@ pub fn allocate(
         .fold([0_i128; 2], |sum, &index| [0, 1].map(|which| sum[which] + i128::from(slots[index].takes[which])));
     let scarce = [0, 1].map(|which| taken[which] > i128::from(size[which]));
     if scarce == [false; 2] {
-        slots.iter_mut().for_each(|slot| slot.cut = None);
+        slots.iter_mut().for_each(|slot| slot.rest(steps));
     } else {
-        rank(size, scarce, slots, order);
+        rank(size, scarce, ageing, slots, order);
+        let kept = secure(size, slots, order);
         let left = fill(size, scarce, slots, order);
-        share(left, scarce, slots, order);
+        share(left, scarce, steps, slots, order);
+        order.iter().for_each(|&index| slots[index].grant = slots[index].cap(scarce, kept));
     }
     Outcome {
         headroom: totals.headroom(size),
@@ -217,12 +267,13 @@ pub fn allocate(
 }
 
 /// Puts the most valuable need first: weight over the share of what is scarce.
-fn rank(size: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &mut [usize]) {
+fn rank(size: [i64; 2], scarce: [bool; 2], ageing: f64, slots: &mut [Slot], order: &mut [usize]) {
     for &index in order.iter() {
         let slot = &mut slots[index];
         let share = |which: usize| if scarce[which] { slot.asks[which] as f64 / size[which] as f64 } else { 0.0 };
         let stay = if slot.cut.is_some() { STAY } else { 1.0 };
-        let weight = slot.need.map_or(0.0, |need| amount(need.weight));
+        let aged = 1.0 + ageing * slot.age / STEPS_A_MINUTE;
+        let weight = slot.need.map_or(0.0, |need| amount(slot.weight(&need)) * aged);
         // One who needs nothing comes first.
         slot.worth = weight / (stay * share(0).max(share(1))).max(f64::MIN_POSITIVE);
     }
@@ -232,30 +283,50 @@ fn rank(size: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &mut [usiz
     });
 }
 
-/// Serves needs whole while they fit, in order, and leaves the others a floor. Returns what remains.
+/// Gives everybody what it has for sure, and a floor; says of what there is enough for all minimums. Where there is not,
+/// and where the floors that are asked for do not fit beside them, each gets its part of what there is.
+fn secure(size: [i64; 2], slots: &mut [Slot], order: &[usize]) -> [bool; 2] {
+    [0, 1].map(|which| {
+        let least = Fixed::nearest(FLOOR[which]).raw();
+        let floor = |slot: &Slot| slot.asks[which].min(least);
+        let whole = i128::from(size[which]);
+        let all: i128 = order.iter().map(|&index| i128::from(slots[index].sure[which])).sum();
+        let floors: i128 = order.iter().map(|&index| i128::from(floor(&slots[index]))).sum();
+        let room = (whole - all).max(0);
+        for &index in order {
+            let slot = &mut slots[index];
+            slot.gets[which] = part(slot.sure[which], whole, all).max(part(floor(slot), room, floors));
+        }
+        all <= whole
+    })
+}
+
+/// All of one's own where all of everybody's fits; else its part, rounded down, so that all parts together fit.
+fn part(own: i64, room: i128, all: i128) -> i64 {
+    // No more than it was, so it still fits its type.
+    if all <= room { own } else { (i128::from(own) * room / all) as i64 }
+}
+
+/// Serves needs whole while they fit, in order. Returns what remains.
 fn fill(size: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) -> [i64; 2] {
-    let floor = FLOOR.map(|amount| Fixed::nearest(amount).raw());
     let mut left = size;
     for &index in order {
-        let slot = &mut slots[index];
-        slot.gets = [0, 1].map(|which| slot.asks[which].min(floor[which]));
-        left = [0, 1].map(|which| left[which] - slot.gets[which]);
+        left = [0, 1].map(|which| left[which] - slots[index].gets[which]);
     }
     for &index in order {
         let slot = &mut slots[index];
-        let more = [0, 1].map(|which| slot.asks[which] - slot.gets[which]);
+        let more = [0, 1].map(|which| (slot.asks[which] - slot.gets[which]).max(0));
         if (0..2).all(|which| !scarce[which] || more[which] <= left[which].max(0)) {
             left = [0, 1].map(|which| left[which] - more[which]);
-            slot.gets = slot.asks;
+            slot.gets = [0, 1].map(|which| slot.gets[which] + more[which]);
         }
     }
     left
 }
 
-/// Gives away what remains: to those who are served as comfort, in proportion; then to the others, in order. Everybody
-/// who would take more than it gets is capped there.
-fn share(left: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize]) {
-    let comfort = |slot: &Slot| match slot.need {
+/// Gives away what remains: to those who are served as comfort, in proportion; then to the others, in order.
+fn share(left: [i64; 2], scarce: [bool; 2], steps: f64, slots: &mut [Slot], order: &[usize]) {
+    let comfort = |slot: &Slot| match slot.counted() {
         Some(need) if scarce[0] && slot.is_whole(scarce) => (need.wanted[0] - slot.gets[0]).max(0),
         _ => 0,
     };
@@ -264,19 +335,15 @@ fn share(left: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize])
     let spare = i128::from(left[0]);
     for &index in order {
         let slot = &mut slots[index];
-        let Some(need) = slot.need else { continue };
+        let Some(need) = slot.counted() else { continue };
         if slot.is_whole(scarce) {
-            // The whole of it, or its part of what there is; rounded down, so that all parts together fit.
-            let part = match comfort(slot) {
-                whole if all <= spare => whole,
-                // No more than it was, so it still fits.
-                whole => (i128::from(whole) * spare / all) as i64,
-            };
-            slot.gets[0] += part;
-            left[0] -= part;
-            slot.cut = None;
+            let more = part(comfort(slot), spare, all);
+            slot.gets[0] += more;
+            left[0] -= more;
+            slot.rest(steps);
         } else {
             slot.cut.get_or_insert(Cut { bare: need.bare, offered: need.offered });
+            slot.wait(steps);
         }
     }
     for &index in order {
@@ -286,72 +353,17 @@ fn share(left: [i64; 2], scarce: [bool; 2], slots: &mut [Slot], order: &[usize])
             slot.gets[which] += rest;
             left[which] -= rest;
         }
-        slot.grant = slot.cap(scarce);
     }
+}
+
+/// Those who are served although they are worth least, the least first: for them others yield. `order` is what
+/// [`allocate`] left there.
+pub fn margin<'a>(slots: &'a [Slot], order: &'a [usize]) -> impl Iterator<Item = &'a Slot> {
+    let served = |slot: &&Slot| slot.cut.is_none() && slot.asks.iter().any(|asks| *asks > 0);
+    order.iter().rev().filter_map(|&index| slots.get(index)).filter(served)
 }
 
 /// One raw number as a float.
 fn amount(raw: i64) -> f64 {
     sum_to_f64(raw.into())
-}
-
-/// One step of dual ascent: the price of a core rises while those who would pay it ask for more than there is.
-fn ascend(before: f64, size: i64, slots: &mut [Slot], steps: f64) -> f64 {
-    let floor = Fixed::nearest(FLOOR[0]).raw();
-    let (mut demand, mut weights, mut needs) = (0_i128, 0_i128, 0_i128);
-    for slot in slots.iter_mut() {
-        let Some(need) = slot.need else { continue };
-        let (asks, weight) = (slot.takes[0], need.weight);
-        // Whoever has yielded comes back when the price is clearly below its worth.
-        let price = if slot.yields { before / RETURN } else { before };
-        slot.yields = price * amount(asks) > amount(weight);
-        demand += i128::from(if slot.yields { asks.min(floor) } else { asks });
-        weights += i128::from(weight);
-        needs += i128::from(asks);
-    }
-    if needs == 0 {
-        return 0.0;
-    }
-    if needs <= i128::from(size) {
-        return before * EASE.powf(steps);
-    }
-    let typical = weights as f64 / needs as f64;
-    let excess = demand as f64 / size as f64 - 1.0;
-    (before + ASCENT * steps * typical * excess).clamp(0.0, HIGHEST_PRICE)
-}
-
-/// Exact sums over what agents said.
-#[derive(Debug, Clone, Copy, Default)]
-struct Totals {
-    agents: u64,
-    held: [i128; 2],
-    offered: i128,
-    nodes: i128,
-    pending: u64,
-}
-
-impl Totals {
-    fn of(slots: &[Slot]) -> Self {
-        let mut sum = Self::default();
-        for need in slots.iter().filter_map(|slot| slot.need.as_ref()) {
-            sum.agents += 1;
-            sum.held = [0, 1].map(|which| sum.held[which] + i128::from(need.held[which]));
-            sum.offered += i128::from(need.offered);
-            sum.nodes += i128::from(need.nodes);
-            sum.pending += u64::from(need.pending);
-        }
-        sum
-    }
-
-    fn headroom(&self, size: [i64; 2]) -> Headroom {
-        let over = |sum: i128, which: usize| sum as f64 / size[which] as f64;
-        let agents = self.agents.max(1) as f64;
-        Headroom {
-            free: (1.0 - over(self.held[0], 0)).clamp(-1.0, 1.0),
-            load: over(self.offered, 0).min(2.0),
-            saturation: (sum_to_f64(self.nodes) / agents).clamp(0.0, 1.0),
-            unscheduled: self.pending as f64 / (self.pending as f64 + agents),
-            memory: over(self.held[1], 1).min(2.0),
-        }
-    }
 }

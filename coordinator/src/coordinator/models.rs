@@ -1,7 +1,9 @@
-//! What the handle does with base models. Whatever changes one may wait for the disk.
+//! What the handle does with base models. Whatever changes one may wait for the disk, and is one commit with its entry in the
+//! audit log if somebody is named.
 
 use std::sync::Arc;
 
+use futures_executor::block_on;
 use meanfield_common::{
     identity::{AgentId, ModelName},
     reward::Reward,
@@ -9,11 +11,23 @@ use meanfield_common::{
 
 use super::Coordinator;
 use crate::{
+    audit::{Actor, Note},
     error::Error,
-    models::{self, Model, Provenance, Serving, Source, Version},
+    ledger::Change,
+    models::{self, Document, Model, Provenance, Said, Serving, Source, Version},
 };
 
 impl Coordinator {
+    /// How a change of a base model becomes durable. It waits for the store's thread, as its callers wait for files.
+    fn commit(&self, by: Option<&Actor>) -> impl Fn(&ModelName, Option<Document>, Said) -> Result<(), Error> + use<'_> {
+        let by = by.cloned();
+        move |name, document, Said { action, target, before, after }| {
+            let (before, after) = (before.to_string(), after.to_string());
+            let note = by.clone().map(|actor| Note { actor, action, target, before, after });
+            block_on(self.0.writer.submit(Change::Model(name.clone(), document, note))).map(drop)
+        }
+    }
+
     /// All base models, by name.
     #[must_use]
     pub fn models(&self) -> Vec<(ModelName, Arc<Model>)> {
@@ -46,9 +60,9 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the bytes are no network, or one of another shape than the served one, or the disk fails.
-    pub fn add_model(&self, name: &ModelName, bytes: Vec<u8>) -> Result<u64, Error> {
+    pub fn add_model(&self, by: Option<&Actor>, name: &ModelName, bytes: Vec<u8>) -> Result<u64, Error> {
         let provenance = Provenance { made_unix_ms: self.0.clock.wall(), source: Source::Upload };
-        let number = self.0.models.add(name, Version::new(bytes, provenance)?)?;
+        let number = self.0.models.add(name, Version::new(bytes, provenance)?, &self.commit(by))?;
         tracing::info!(model = %name, version = number, "took in a version of a base model");
         Ok(number)
     }
@@ -57,8 +71,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// If there is no such model or version, the share is out of bounds, or the disk fails.
-    pub fn serve_model(&self, name: &ModelName, serving: Serving) -> Result<(), Error> {
-        self.0.models.serve(name, serving)?;
+    pub fn serve_model(&self, by: Option<&Actor>, name: &ModelName, serving: Serving) -> Result<(), Error> {
+        self.0.models.serve(name, serving, &self.commit(by))?;
         tracing::info!(model = %name, ?serving, "serves a base model");
         Ok(())
     }
@@ -67,8 +81,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// If there is no such model, it was never served otherwise, or the disk fails.
-    pub fn roll_back_model(&self, name: &ModelName) -> Result<Serving, Error> {
-        let serving = self.0.models.roll_back(name)?;
+    pub fn roll_back_model(&self, by: Option<&Actor>, name: &ModelName) -> Result<Serving, Error> {
+        let serving = self.0.models.roll_back(name, &self.commit(by))?;
         tracing::info!(model = %name, ?serving, "rolled a base model back");
         Ok(serving)
     }
@@ -77,8 +91,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// If there is no such model, or the disk fails.
-    pub fn remove_model(&self, name: &ModelName) -> Result<(), Error> {
-        self.0.models.remove(name)?;
+    pub fn remove_model(&self, by: Option<&Actor>, name: &ModelName) -> Result<(), Error> {
+        self.0.models.remove(name, &self.commit(by))?;
         tracing::info!(model = %name, "forgot a base model");
         Ok(())
     }
@@ -98,6 +112,6 @@ impl Coordinator {
     /// Makes new versions of base models from what agents have handed in, where enough did. [`crate::serve`] calls
     /// this by itself.
     pub fn average_models(&self) {
-        self.0.models.average_all(self.0.clock.wall());
+        self.0.models.average_all(self.0.clock.wall(), &self.commit(None));
     }
 }

@@ -9,7 +9,7 @@ use meanfield_common::{
     digest::Digest,
     identity::{AgentId, PoolName},
     invalid::Invalid,
-    scarcity::Capacity,
+    scarcity::{Capacity, Entitlement},
 };
 use serde_json::Value;
 
@@ -23,7 +23,8 @@ use crate::{
     ledger::Change,
     metrics::Switches,
     orders::{Order, Ordered, Recorded, Resource, Terms},
-    view::{BudgetView, CapacityView, Standing},
+    settings::Settings,
+    view::{BudgetView, CapacityView, CutFilter, CutPage, SettingsView, Standing},
     writer::Outcome,
 };
 
@@ -34,14 +35,15 @@ impl Coordinator {
     /// # Errors
     /// If there is no such agent or pool, the order was made for another state than there is, or the store fails.
     pub async fn order(&self, order: Order, terms: Terms) -> Result<Ordered, Error> {
-        if let Some(pool) = order.resource().pool() {
-            self.0.membership.known(pool)?;
-        }
         if let Order::Budget(pool, Some(_)) = &order
-            && self.0.membership.capacity(pool).is_none()
+            && self.0.membership.known(pool)?.capacity().is_none()
         {
             let bound = "a pool with a capacity, of which a budget is a part: order one first";
             return Err(Invalid::new("pool", pool, bound).into());
+        }
+        if let Order::Entitlement(_, Some(Entitlement { weight: None, minimum: None })) = &order {
+            let bound = "a weight, a minimum or both: DELETE takes them back";
+            return Err(Invalid::new("entitlement", "{}", bound).into());
         }
         let (removes, action) = (matches!(order, Order::Remove(_)), order.action());
         let actor = terms.actor.clone();
@@ -124,6 +126,15 @@ impl Coordinator {
         self.unaudited(Order::Capacity(pool.clone(), capacity)).await
     }
 
+    /// Makes a pool, or gives one new settings; none removes it, with all that was ordered about it. Returns when that is
+    /// durable.
+    ///
+    /// # Errors
+    /// If there are too many pools, the one to remove is not there, has members or is configured, or the store fails.
+    pub async fn set_pool(&self, pool: &PoolName, settings: Option<Settings>) -> Result<(), Error> {
+        self.unaudited(Order::Pool(pool.clone(), settings)).await
+    }
+
     /// Gives the agents of a pool a forecast network to share, and returns when that is durable.
     ///
     /// # Errors
@@ -186,15 +197,38 @@ impl Coordinator {
         Ok(CapacityView { ordered, configured, effective: self.0.membership.capacity(pool) })
     }
 
+    /// How a pool goes about scarcity.
+    ///
+    /// # Errors
+    /// If there is no such pool.
+    pub fn scarcity_settings(&self, pool: &PoolName) -> Result<SettingsView, Error> {
+        let (effective, nodes) = self.0.membership.scarcity_settings(pool)?;
+        Ok(SettingsView { ordered: self.0.membership.orders().orders().pool(pool).scarcity, effective, nodes })
+    }
+
+    /// A page of a pool's ledger of cuts: the first `limit` after a number, of those that a filter admits.
+    ///
+    /// # Errors
+    /// If there is no such pool.
+    pub fn cuts(&self, pool: &PoolName, filter: &CutFilter, after: u64, limit: usize) -> Result<CutPage, Error> {
+        let (mut cuts, more) = self.0.membership.cuts(pool, filter, after, limit)?;
+        let (now, wall) = (self.0.clock.now(), self.0.clock.wall());
+        let on_the_wall = |time: u64| wall.saturating_sub(now.saturating_sub(time));
+        for cut in &mut cuts {
+            (cut.since_ms, cut.until_ms) = (on_the_wall(cut.since_ms), cut.until_ms.map(on_the_wall));
+        }
+        let next = cuts.last().filter(|_| more).map(|cut| cut.number);
+        Ok(CutPage { cuts, next })
+    }
+
     /// A pool's change budget.
     ///
     /// # Errors
     /// If there is no such pool.
     pub fn budget(&self, pool: &PoolName) -> Result<BudgetView, Error> {
-        let place = self.0.membership.known(pool)?;
-        let (capacity, now) = (self.0.membership.capacity(pool), self.0.clock.now());
+        let pool = self.0.membership.known(pool)?;
         let none = BudgetView { budget: None, limit: None, left: None };
-        let found = self.0.membership.orders().budget(place, capacity, now);
+        let found = pool.orders.budget(pool.capacity(), self.0.clock.now());
         Ok(found.map_or(none, |(budget, limit, left)| BudgetView { budget: Some(budget), limit, left }))
     }
 
@@ -206,7 +240,12 @@ impl Coordinator {
 
     pub(crate) fn switches(&self) -> Switches {
         let audit_entries = self.0.log.trail().head().sequence;
-        Switches { paused: self.all_paused(), fallback: self.all_fallback(), audit_entries }
+        Switches {
+            paused: self.all_paused(),
+            fallback: self.all_fallback(),
+            audit_entries,
+            spans: self.options().exports.counts(),
+        }
     }
 
     /// A page of the audit log: the first `limit` entries after a number, of those that a filter admits.

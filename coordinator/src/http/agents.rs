@@ -46,6 +46,7 @@ pub async fn register(
 
 /// One page of agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AgentPage)]
 pub struct Page {
     /// In order of pool and name.
     pub agents: Vec<AgentView>,

@@ -34,7 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     params(
         ("pool" = Option<String>, Query, description = "Only of this pool, and what is about everybody"),
         ("kind" = Option<String>, Query, description = "Only of these kinds, with commas between them"),
-        ("Last-Event-ID" = Option<String>, Header, description = "Go on after this id"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this id"),
     ),
     responses(
         (status = 200, description = "Events, until the reader or the coordinator ends them", body = Event,

@@ -1,8 +1,7 @@
 //! Base models: `GET /v1/models`, `GET`, `POST` and `DELETE /v1/models/{model}`, `GET /v1/models/{model}/file`,
 //! `PUT /v1/models/{model}/serving`, `POST /v1/models/{model}/rollback`, `PUT /v1/models/{model}/contributions/{id}`.
 //!
-//! Whatever waits for the disk does so on a thread that may be blocked. Models are files and not in the store, so the entry
-//! of a change in the audit log follows it, before it is answered.
+//! Whatever waits for the disk does so on a thread that may be blocked.
 
 use axum::{
     extract::{FromRequestParts, Path, Query, State},
@@ -16,7 +15,6 @@ use meanfield_common::{
     reward::Reward,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
@@ -31,6 +29,7 @@ use super::{
 };
 use crate::{
     Error,
+    audit::Actor,
     coordinator::Coordinator,
     models::{self, MOST_BYTES, Provenance, Serving},
 };
@@ -150,16 +149,8 @@ pub async fn add(
     Model(name): Model,
     File(bytes): File<MOST_BYTES>,
 ) -> Response {
-    let (digest, model) = (Digest::of(&bytes), name.clone());
-    let added = blocking(&coordinator, move |coordinator| coordinator.add_model(&model, bytes.into())).await;
-    let added = match added {
-        Ok(version) => {
-            let after = json!({ "version": version, "digest": digest });
-            let target = format!("models/{name}");
-            coordinator.note(&caller, "model.add", target, [Value::Null, after]).await.map(|()| version)
-        }
-        Err(error) => Err(error),
-    };
+    let by = Actor::from(&caller);
+    let added = blocking(&coordinator, move |coordinator| coordinator.add_model(Some(&by), &name, bytes.into())).await;
     let added = added.map_err(Refusal::from).and_then(|version| encode(StatusCode::CREATED, &Added { version }));
     respond(&coordinator, added)
 }
@@ -237,15 +228,8 @@ pub async fn serve(
     Model(name): Model,
     Json(serving): Json<Serving>,
 ) -> Response {
-    let (before, model) = (served(&coordinator, &name), name.clone());
-    let changed = blocking(&coordinator, move |coordinator| coordinator.serve_model(&model, serving)).await;
-    let changed = match changed {
-        Ok(()) => {
-            let states = [before, served(&coordinator, &name)];
-            coordinator.note(&caller, "model.serve", format!("models/{name}/serving"), states).await
-        }
-        Err(error) => Err(error),
-    };
+    let by = Actor::from(&caller);
+    let changed = blocking(&coordinator, move |coordinator| coordinator.serve_model(Some(&by), &name, serving)).await;
     respond(&coordinator, done(changed))
 }
 
@@ -265,16 +249,8 @@ pub async fn roll_back(
     _: NoQuery,
     Model(name): Model,
 ) -> Response {
-    let (before, model) = (served(&coordinator, &name), name.clone());
-    let back = blocking(&coordinator, move |coordinator| coordinator.roll_back_model(&model)).await;
-    let back = match back {
-        Ok(serving) => {
-            let states = [before, json!(serving)];
-            let target = format!("models/{name}/serving");
-            coordinator.note(&caller, "model.rollback", target, states).await.map(|()| serving)
-        }
-        Err(error) => Err(error),
-    };
+    let by = Actor::from(&caller);
+    let back = blocking(&coordinator, move |coordinator| coordinator.roll_back_model(Some(&by), &name)).await;
     respond(&coordinator, back.map_err(Refusal::from).and_then(|serving| encode(StatusCode::OK, &serving)))
 }
 
@@ -294,18 +270,9 @@ pub async fn remove(
     _: NoQuery,
     Model(name): Model,
 ) -> Response {
-    let (before, model) = (served(&coordinator, &name), name.clone());
-    let removed = blocking(&coordinator, move |coordinator| coordinator.remove_model(&model)).await;
-    let removed = match removed {
-        Ok(()) => coordinator.note(&caller, "model.remove", format!("models/{name}"), [before, Value::Null]).await,
-        Err(error) => Err(error),
-    };
+    let by = Actor::from(&caller);
+    let removed = blocking(&coordinator, move |coordinator| coordinator.remove_model(Some(&by), &name)).await;
     respond(&coordinator, done(removed))
-}
-
-/// What agents get of a base model, for the audit log.
-fn served(coordinator: &Coordinator, name: &ModelName) -> Value {
-    coordinator.model(name).map_or(Value::Null, |(model, _)| json!(model.serving))
 }
 
 /// Hand in what an agent has learnt, for the next average.
@@ -345,9 +312,9 @@ async fn blocking<T: Send + 'static>(
     coordinator: &Coordinator,
     work: impl FnOnce(&Coordinator) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    let coordinator = coordinator.clone();
+    let (coordinator, span) = (coordinator.clone(), tracing::Span::current());
     // An error means that the work has panicked, which the panic hook has reported.
-    spawn_blocking(move || work(&coordinator)).await.unwrap_or(Err(Error::Closed))
+    spawn_blocking(move || span.in_scope(|| work(&coordinator))).await.unwrap_or(Err(Error::Closed))
 }
 
 fn pairs(parts: &Parts) -> Result<Vec<(String, String)>, Refusal> {

@@ -178,6 +178,10 @@ orders! {
     PoolOrdering: UnknownPool;
     /// What one with a body answers.
     PoolSetting: UnknownPool UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson MissingField;
+    /// What new settings of a pool are answered with.
+    PoolMaking: TooManyPools UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson MissingField;
+    /// What the end of a pool is answered with.
+    PoolRemoving: UnknownPool PoolInUse ConfiguredPool;
     /// What a new forecast network is answered with.
     Sharing: UnknownPool UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType;
 }

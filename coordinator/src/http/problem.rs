@@ -6,6 +6,7 @@ use axum::{
 };
 use meanfield_common::{invalid::Invalid, wire::Problem};
 
+use super::trace;
 use crate::{access, coordinator::Coordinator, error::Error, models};
 
 /// The media type of a refusal (RFC 9457).
@@ -77,6 +78,12 @@ kinds! {
     UnknownAgent = "unknown-agent", NOT_FOUND, "The agent is not a member";
     /// No pool has this name.
     UnknownPool = "unknown-pool", NOT_FOUND, "There is no such pool";
+    /// The pool has members.
+    PoolInUse = "pool-in-use", CONFLICT, "The pool has members";
+    /// The pool is one of the configuration's.
+    ConfiguredPool = "configured-pool", CONFLICT, "The pool is configured at the start";
+    /// There is no room for another pool.
+    TooManyPools = "too-many-pools", CONFLICT, "There are too many pools";
     /// No token has this id.
     UnknownToken = "unknown-token", NOT_FOUND, "There is no such token";
     /// There is no room for another token.
@@ -158,6 +165,7 @@ impl Refusal {
             detail,
             field,
             bound,
+            trace_id: None,
         };
         (kind, problem)
     }
@@ -165,7 +173,8 @@ impl Refusal {
     /// The response; counts the refusal.
     pub(crate) fn respond(self, coordinator: &Coordinator) -> Response {
         let retry_after = self.retry_after;
-        let (kind, problem) = self.problem(coordinator);
+        let (kind, mut problem) = self.problem(coordinator);
+        problem.trace_id = trace::current().map(|context| context.trace.to_string());
         // A problem is made of strings and numbers, which always serialise.
         let mut response = (kind.status(), serde_json::to_vec(&problem).unwrap_or_default()).into_response();
         let headers = response.headers_mut();
@@ -198,9 +207,17 @@ impl From<Error> for Refusal {
             Error::UnknownToken(_) => Self::new(Kind::UnknownToken, detail),
             Error::TooManyTokens(_) => Self::new(Kind::TooManyTokens, detail),
             Error::NoForecast(_) => Self::new(Kind::NoForecast, detail),
-            Error::Precondition { current, .. } => {
-                let bound = current.map_or("nothing is there".to_owned(), |tag| format!("\"{tag}\""));
-                Self::new(Kind::PreconditionFailed, detail).blame("If-Match").bound(bound)
+            Error::PoolInUse { .. } => Self::new(Kind::PoolInUse, detail),
+            Error::ConfiguredPool(_) => Self::new(Kind::ConfiguredPool, detail),
+            Error::TooManyPools(_) => Self::new(Kind::TooManyPools, detail),
+            Error::Precondition { condition, current, .. } => {
+                let tag = current.map(|tag| format!("\"{tag}\""));
+                let bound = match (condition, tag) {
+                    (_, None) => "nothing is there".to_owned(),
+                    ("If-Match", Some(tag)) => tag,
+                    (_, Some(tag)) => format!("another than {tag}, which is there"),
+                };
+                Self::new(Kind::PreconditionFailed, detail).blame(condition).bound(bound)
             }
             Error::StaleEpoch { current, .. } => {
                 Self::new(Kind::StaleEpoch, detail).blame("epoch").bound(format!("equal to {}", current.0))

@@ -37,7 +37,7 @@ pub async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// Whether requests are welcome: the store works and no shutdown has begun.
+/// Whether requests are welcome, and why not: the store works and no shutdown has begun.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -48,10 +48,9 @@ pub async fn livez() -> &'static str {
     )
 )]
 pub async fn readyz(State(coordinator): State<Coordinator>) -> Response {
-    if coordinator.ready() {
-        "ready\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+    match coordinator.hindrance() {
+        None => "ready\n".into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {reason}\n")).into_response(),
     }
 }
 

@@ -1,10 +1,10 @@
-//! The terms of an order, as a request states them: `If-Match` and `?dry_run=true`; who asks is known by the token.
+//! The terms of an order, as a request states them: `If-Match`, `If-None-Match` and `?dry_run=true`; who asks is known by the token.
 //!
 //! A query parameter that does not exist is refused: whoever mistypes `dry_run` must not find the change made.
 
 use axum::{
     extract::{FromRequestParts, Query},
-    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use meanfield_common::{digest::Digest, invalid::Invalid};
@@ -40,6 +40,10 @@ pub struct IfMatch {
     #[allow(dead_code)] // read from the headers by hand
     #[param(rename = "If-Match")]
     if_match: Option<String>,
+    /// Make the change only if the state has none of these entity tags; `*` is for what is not there yet.
+    #[allow(dead_code)] // read from the headers by hand
+    #[param(rename = "If-None-Match")]
+    if_none_match: Option<String>,
 }
 
 impl FromRequestParts<Coordinator> for Terms {
@@ -47,7 +51,9 @@ impl FromRequestParts<Coordinator> for Terms {
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
         let dry_run = dry_run(parts).map_err(|refusal| refusal.respond(coordinator))?;
-        Ok(Self { actor: None, if_match: condition(&parts.headers), dry_run })
+        let [if_match, if_none_match] =
+            [header::IF_MATCH, header::IF_NONE_MATCH].map(|name| condition(&parts.headers, &name));
+        Ok(Self { actor: None, if_match, if_none_match, dry_run })
     }
 }
 
@@ -66,9 +72,10 @@ fn dry_run(parts: &Parts) -> Result<bool, Refusal> {
     Ok(dry_run)
 }
 
-/// The tags of all `If-Match` headers. Weak ones and those that are not of our making match nothing (RFC 9110, 13.1.1).
-fn condition(headers: &HeaderMap) -> Option<Match> {
-    let given: Vec<_> = headers.get_all(header::IF_MATCH).iter().collect();
+/// The tags of all headers of a name. Those that are not of our making match nothing, nor do weak ones in `If-Match`
+/// (RFC 9110, 13.1.1 and 13.1.2).
+fn condition(headers: &HeaderMap, name: &HeaderName) -> Option<Match> {
+    let given: Vec<_> = headers.get_all(name).iter().collect();
     if given.is_empty() {
         return None;
     }
@@ -77,7 +84,11 @@ fn condition(headers: &HeaderMap) -> Option<Match> {
     if tags.contains(&"*") {
         return Some(Match::Any);
     }
-    let tag = |tag: &&str| tag.strip_prefix('"')?.strip_suffix('"')?.parse::<Digest>().ok();
+    let strong = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.parse::<Digest>().ok();
+    let tag = |tag: &&str| match tag.strip_prefix("W/") {
+        Some(weak) => strong(weak).filter(|_| *name == header::IF_NONE_MATCH),
+        None => strong(tag),
+    };
     Some(Match::Tags(tags.iter().filter_map(tag).collect()))
 }
 
@@ -118,12 +129,16 @@ fn tagged(mut response: Response, tag: Option<Digest>) -> Response {
 mod tests {
     use super::*;
 
-    fn conditions(values: &[&str]) -> Option<Match> {
+    fn of_header(name: &HeaderName, values: &[&str]) -> Option<Match> {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(header::IF_MATCH, value.parse().unwrap());
+            headers.append(name, value.parse().unwrap());
         }
-        condition(&headers)
+        condition(&headers, name)
+    }
+
+    fn conditions(values: &[&str]) -> Option<Match> {
+        of_header(&header::IF_MATCH, values)
     }
 
     #[test]
@@ -134,5 +149,8 @@ mod tests {
         assert_eq!(conditions(&[&format!("\"other\", \"{digest}\"")]), Some(Match::Tags(vec![digest])));
         assert_eq!(conditions(&[&format!("W/\"{digest}\"")]), Some(Match::Tags(vec![])));
         assert_eq!(conditions(&["", &format!("\"{digest}\"")]), Some(Match::Tags(vec![digest])));
+        let weak = of_header(&header::IF_NONE_MATCH, &[&format!("W/\"{digest}\"")]);
+        assert_eq!(weak, Some(Match::Tags(vec![digest])), "what is much the same is no reason to make it again");
+        assert_eq!(of_header(&header::IF_NONE_MATCH, &["*"]), Some(Match::Any));
     }
 }

@@ -109,7 +109,7 @@ fn binary(bytes: &[u8]) -> Result<Append, Invalid> {
         }
         rest = behind;
     }
-    Ok(Append { epoch: Epoch(u64::from_le_bytes(*epoch)), steps: steps.try_into()? })
+    Ok(Append { epoch: Epoch(u64::from_le_bytes(*epoch)), steps: steps.try_into()?, dropped: 0 })
 }
 
 /// The latest rewards of an agent.

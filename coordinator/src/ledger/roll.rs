@@ -3,10 +3,16 @@
 //! There may be a million of them, and none is ever forgotten, since epochs must keep growing. So each is one entry of a
 //! list, the two tables hold places in it, names are shared with the live membership, and pools are numbers.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+};
 
 use hashbrown::HashTable;
-use meanfield_common::identity::{AgentId, AgentName, Category, Epoch, PoolName};
+use meanfield_common::{
+    identity::{AgentId, AgentName, Category, Epoch, PoolName},
+    mean_field::Aspects,
+};
 
 use crate::store::Record;
 
@@ -16,6 +22,7 @@ pub(super) struct Roll {
     by_id: HashTable<u32>,
     by_name: HashTable<u32>,
     pools: Vec<PoolName>,
+    by_pool: HashMap<PoolName, u32>,
     hasher: RandomState,
 }
 
@@ -27,6 +34,7 @@ pub(super) struct Entry {
     pub(super) epoch: Epoch,
     pool: u32,
     pub(super) category: Category,
+    pub(super) aspects: Aspects,
     pub(super) member: bool,
     pub(super) paused: bool,
 }
@@ -43,15 +51,17 @@ impl Roll {
 
     /// One that nobody has the id or the name of.
     pub(super) fn insert(&mut self, id: AgentId, record: Record) -> &mut Entry {
-        let Record { pool, name, category, epoch, member, paused } = record;
-        let pool = self.pool(&pool).unwrap_or_else(|| {
-            self.pools.push(pool);
-            self.pools.len() - 1
+        let Record { pool, name, category, epoch, aspects, member, paused } = record;
+        // More than 2^32 of them, or as many agents, fit into no memory there is.
+        let pool = self.by_pool.get(&pool).copied().unwrap_or_else(|| {
+            let number = self.pools.len() as u32;
+            self.pools.push(pool.clone());
+            self.by_pool.insert(pool, number);
+            number
         });
         let Self { entries, by_id, by_name, hasher, .. } = self;
         let place = entries.len();
-        // More than 2^32 of them, or as many pools, fit into no memory there is.
-        entries.push(Entry { id, name, epoch, pool: pool as u32, category, member, paused });
+        entries.push(Entry { id, name, epoch, pool, category, aspects, member, paused });
         let id_hash = |place: &u32| hasher.hash_one(entries[*place as usize].id);
         let name_hash = |place: &u32| entries[*place as usize].name_hash(hasher);
         let key = place as u32;
@@ -75,7 +85,7 @@ impl Roll {
 
     /// Whose name this is in this pool.
     pub(super) fn named(&self, pool: &PoolName, name: &AgentName) -> Option<AgentId> {
-        let pool = self.pool(pool)? as u32;
+        let pool = *self.by_pool.get(pool)?;
         let found = self.by_name.find(self.hasher.hash_one((pool, name)), |place| {
             let entry = &self.entries[*place as usize];
             entry.pool == pool && entry.name == *name
@@ -83,15 +93,16 @@ impl Roll {
         found.map(|place| self.entries[*place as usize].id)
     }
 
-    /// There are few pools.
-    fn pool(&self, name: &PoolName) -> Option<usize> {
-        self.pools.iter().position(|pool| pool == name)
+    /// All members of a pool: a look at everybody, for what is seldom asked.
+    pub(super) fn members(&self, pool: &PoolName) -> impl Iterator<Item = &Entry> {
+        let pool = self.by_pool.get(pool).copied();
+        self.entries.iter().filter(move |entry| entry.member && Some(entry.pool) == pool)
     }
 
     /// An entry as the store has it.
     pub(super) fn record(&self, entry: &Entry) -> Record {
-        let Entry { name, epoch, pool, category, member, paused, .. } = entry.clone();
-        Record { pool: self.pools[pool as usize].clone(), name, category, epoch, member, paused }
+        let Entry { name, epoch, pool, category, aspects, member, paused, .. } = entry.clone();
+        Record { pool: self.pools[pool as usize].clone(), name, category, epoch, aspects, member, paused }
     }
 }
 
@@ -113,6 +124,7 @@ mod tests {
             name: format!("agent-{name}").parse().unwrap(),
             category: Category::Io,
             epoch: Epoch(name as u64),
+            aspects: Aspects::from_bits(name as u8),
             member: name.is_multiple_of(2),
             paused: name.is_multiple_of(3),
         };
@@ -127,6 +139,8 @@ mod tests {
             assert_eq!(roll.named(&record.pool, &record.name), Some(id));
             assert_eq!(roll.get(id).map(|entry| roll.record(entry)), Some(record));
         }
+        assert_eq!(roll.members(&"b".parse().unwrap()).count(), 250);
+        assert_eq!(roll.members(&"c".parse().unwrap()).count(), 0);
         assert_eq!(roll.named(&"c".parse().unwrap(), &"agent-1".parse().unwrap()), None);
         assert_eq!(roll.named(&"a".parse().unwrap(), &"agent-500".parse().unwrap()), None);
         assert_eq!(roll.get(AgentId(Uuid::from_u128(1000))), None);

@@ -70,6 +70,7 @@ mod tests {
             weight: Weight::default(),
             pending: Pods::clamped(4),
             node_utilisation: Share::clamped(0.5),
+            node: None,
         };
         let plain = Heartbeat {
             epoch: Epoch(3),

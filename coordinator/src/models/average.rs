@@ -3,6 +3,10 @@
 //! The trimmed mean leaves out the highest and the lowest of each number before it averages. So as long as no more
 //! agents are wrong than are left out at one end, the mean lies between the lowest and the highest number of the others,
 //! whatever the wrong ones say: a base model moves by no more than `rate` times the way to the furthest honest agent.
+//!
+//! What one agent of `n` can do is less still. Let `h` be what the other `n - 1` have of a number, in order and counted from
+//! 1, and `k` how many are left out at each end. Whatever the one says, the new number lies within an interval of length
+//! `rate * (h[n - k] - h[k]) / (n - 2 k)`, and with its most extreme words it reaches both ends.
 
 use meanfield_learner::ActorCritic;
 
@@ -94,14 +98,39 @@ mod tests {
             all.extend((0..liars).map(|_| filled(lie)));
             let others: Vec<&ActorCritic> = all.iter().collect();
             let moved = towards(&base, &others, rate, trim).unwrap();
-            for (at, &value) in moved.parameters().0.iter().enumerate() {
-                let start = base.parameters().0[at];
-                let honest = others[..honest].iter().map(|one| one.parameters().0[at]);
-                let low = honest.clone().fold(f32::INFINITY, f32::min);
-                let high = honest.fold(f32::NEG_INFINITY, f32::max);
+            let all = |network: &ActorCritic| [network.parameters().0, network.parameters().1].concat();
+            let (base, moved) = (all(&base), all(&moved));
+            let honest: Vec<_> = others[..honest].iter().map(|one| all(one)).collect();
+            for (at, &value) in moved.iter().enumerate() {
+                let start = base[at];
+                let low = honest.iter().map(|one| one[at]).fold(f32::INFINITY, f32::min);
+                let high = honest.iter().map(|one| one[at]).fold(f32::NEG_INFINITY, f32::max);
                 let part = |end: f32| f64::from(start) + rate * (f64::from(end) - f64::from(start));
                 prop_assert!(f64::from(value) >= part(low) - 1e-6 && f64::from(value) <= part(high) + 1e-6);
             }
+        }
+
+        /// The other bound that the module states, as a formula: what one poisoned agent is worth, and not more.
+        #[test]
+        fn one_agent_is_worth_what_the_trim_leaves_it(
+            mut others in prop::collection::vec(-5f32..5.0, 2..12), words in prop::collection::vec(-1e30f32..1e30, 1..5),
+            base in -5f32..5.0, rate in 0.01f64..1.0, trim in 0.05f64..0.49,
+        ) {
+            let n = others.len() + 1;
+            let k = left_out(n, trim);
+            let moved = |word: f32| {
+                let all: Vec<_> = others.iter().copied().chain([word]).map(filled).collect();
+                let moved = towards(&filled(base), &all.iter().collect::<Vec<_>>(), rate, trim).unwrap();
+                f64::from(moved.parameters().1[0])
+            };
+            let (lowest, highest) = (moved(-1e30), moved(1e30));
+            let said: Vec<f64> = words.iter().map(|word| moved(*word)).collect();
+            others.sort_unstable_by(f32::total_cmp);
+            // Counted from 1, as the formula has it.
+            let h = |place: usize| f64::from(others[place - 1]);
+            let bound = rate * (h(n - k) - h(k)) / (n - 2 * k) as f64;
+            prop_assert!((highest - lowest - bound).abs() < 1e-5, "{highest} - {lowest} is not {bound}");
+            prop_assert!(said.iter().all(|said| (lowest - 1e-6..=highest + 1e-6).contains(said)));
         }
     }
 }

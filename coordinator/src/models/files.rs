@@ -1,9 +1,12 @@
-//! Base models in a directory: `models/<name>/<version>.safetensors`, and `models/<name>/model.json` that says which
-//! of them belong to the model, what they are known by and where they are from, and what agents get.
+//! Base models in a directory: `models/<name>/<version>.safetensors`. Which of them belong to the model, what they are
+//! known by and where they are from, and what agents get, is a [`Document`] in the store, so that a change and its entry
+//! in the audit log are one commit.
 //!
-//! Files are written aside, flushed and renamed into place, the versions before the document that names them; so a crash
-//! leaves the model as it was before or as it is after. What the document does not name was never acknowledged, or was
-//! dropped, and is removed. A `/` in a name is written `%2F`.
+//! Files are written aside, flushed and renamed into place before the commit that names them, and removed after the one
+//! that does not any more; so a crash leaves the model as it was before or as it is after. What no document names was
+//! never acknowledged, or was dropped, and is removed at the next start. A `/` in a name is written `%2F`.
+//!
+//! Earlier versions kept the document beside the files, as `model.json`; a start takes it over into the store.
 
 use std::{
     collections::BTreeMap,
@@ -19,19 +22,20 @@ use serde::{Deserialize, Serialize};
 use super::{Error, Model, Provenance, Serving, Version};
 
 const DIRECTORY: &str = "models";
-const DOCUMENT: &str = "model.json";
+const OLD_DOCUMENT: &str = "model.json";
 const FORMAT: u32 = 1;
 
-#[derive(Debug, Serialize, Deserialize)]
+/// What the store holds of a base model: all but the networks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+pub struct Document {
     format: u32,
     serving: Serving,
     previous: Option<Serving>,
     versions: BTreeMap<u64, Entry>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Entry {
     digest: Digest,
     provenance: Provenance,
@@ -48,54 +52,98 @@ impl Files {
         Ok(Self(path))
     }
 
+    /// Reads everything that a start reads, and changes nothing.
+    pub(super) fn rehearse(data_dir: &Path, known: &[(ModelName, Document)]) -> Result<(), Error> {
+        let files = Self(data_dir.join(DIRECTORY));
+        if known.is_empty() && !files.0.exists() {
+            return Ok(());
+        }
+        let old = files.old(known)?;
+        known
+            .iter()
+            .chain(&old)
+            .try_for_each(|(name, document)| read(&files.directory(name), document.clone()).map(drop))
+    }
+
     fn directory(&self, name: &ModelName) -> PathBuf {
         self.0.join(name.as_str().replace('/', "%2F"))
     }
 
-    pub(super) fn load(&self) -> Result<BTreeMap<ModelName, Model>, Error> {
+    /// The documents that an earlier version kept beside the files, of models that the store does not know.
+    pub(super) fn old(&self, known: &[(ModelName, Document)]) -> Result<Vec<(ModelName, Document)>, Error> {
+        let mut found = Vec::new();
+        for (name, directory) in self.directories()? {
+            let path = directory.join(OLD_DOCUMENT);
+            if path.exists() && known.iter().all(|(known, _)| *known != name) {
+                let text = fs::read(&path).map_err(failed(&path))?;
+                let document = serde_json::from_slice(&text).map_err(|error| damaged(&path, error.to_string()))?;
+                found.push((name, document));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The models that the store knows, with their networks. Removes the files of others, once all of these were read.
+    pub(super) fn load(&self, documents: Vec<(ModelName, Document)>) -> Result<BTreeMap<ModelName, Model>, Error> {
+        let directories = self.directories()?;
         let mut models = BTreeMap::new();
-        for entry in fs::read_dir(&self.0).map_err(failed(&self.0))? {
-            let path = entry.map_err(failed(&self.0))?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).map(|name| name.replace("%2F", "/"));
-            let Some(name) = name.and_then(|name| name.parse::<ModelName>().ok()) else {
-                return Err(damaged(&path, "is no model's directory"));
-            };
-            // Without its document a directory is the rest of a model that was never acknowledged, or was removed.
-            if path.join(DOCUMENT).exists() {
-                models.insert(name, read(&path)?);
-            } else {
-                fs::remove_dir_all(&path).map_err(failed(&path))?;
+        for (name, document) in documents {
+            let model = read(&self.directory(&name), document)?;
+            models.insert(name, model);
+        }
+        for (name, directory) in directories {
+            match models.get(&name) {
+                Some(model) => sweep(&directory, model)?,
+                None => {
+                    tracing::warn!(model = %name, "removing the files of a base model that the store does not know");
+                    fs::remove_dir_all(&directory).map_err(failed(&directory))?;
+                }
             }
         }
         Ok(models)
     }
 
-    pub(super) fn write(&self, name: &ModelName, model: &Model) -> Result<(), Error> {
+    fn directories(&self) -> Result<Vec<(ModelName, PathBuf)>, Error> {
+        let entries = fs::read_dir(&self.0).map_err(failed(&self.0))?;
+        let named = entries.map(|entry| {
+            let path = entry.map_err(failed(&self.0))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).map(|name| name.replace("%2F", "/"));
+            let name = name.and_then(|name| name.parse().ok());
+            name.map(|name| (name, path.clone())).ok_or_else(|| damaged(&path, "is no model's directory"))
+        });
+        named.collect()
+    }
+
+    /// Writes the versions of a model that it did not have before.
+    pub(super) fn write(&self, name: &ModelName, before: Option<&Model>, model: &Model) -> Result<(), Error> {
         let directory = self.directory(name);
         fs::create_dir_all(&directory).map_err(failed(&directory))?;
         for (number, version) in &model.versions {
-            let path = directory.join(file_name(*number));
-            if !path.exists() {
-                replace(&path, version.bytes())?;
+            if before.is_none_or(|before| !before.versions.contains_key(number)) {
+                // Also over a file that is there: it is from an attempt that failed.
+                replace(&directory.join(file_name(*number)), version.bytes())?;
             }
         }
-        let entry = |version: &Version| Entry { digest: version.digest(), provenance: version.provenance().clone() };
-        let versions = model.versions.iter().map(|(number, version)| (*number, entry(version))).collect();
-        let document = Document { format: FORMAT, serving: model.serving, previous: model.previous, versions };
-        let path = directory.join(DOCUMENT);
-        let text = serde_json::to_vec_pretty(&document).map_err(|error| damaged(&path, error.to_string()))?;
-        replace(&path, &text)?;
-        flush_directory(&self.0)?;
-        sweep(&directory, &model.versions.keys().copied().collect::<Vec<_>>())
+        flush_directory(&self.0)
     }
 
+    /// Removes the files of versions that a model has no longer.
+    pub(super) fn sweep(&self, name: &ModelName, model: &Model) -> Result<(), Error> {
+        sweep(&self.directory(name), model)
+    }
+
+    /// Removes all files of a model.
     pub(super) fn remove(&self, name: &ModelName) -> Result<(), Error> {
         let directory = self.directory(name);
-        // The document first: what is left after a crash is then no model.
-        let path = directory.join(DOCUMENT);
-        fs::remove_file(&path).map_err(failed(&path))?;
-        flush_directory(&directory)?;
         fs::remove_dir_all(&directory).map_err(failed(&directory))
+    }
+}
+
+impl From<&Model> for Document {
+    fn from(model: &Model) -> Self {
+        let entry = |version: &Version| Entry { digest: version.digest(), provenance: version.provenance().clone() };
+        let versions = model.versions.iter().map(|(number, version)| (*number, entry(version))).collect();
+        Self { format: FORMAT, serving: model.serving, previous: model.previous, versions }
     }
 }
 
@@ -103,15 +151,10 @@ fn file_name(version: u64) -> String {
     format!("{version}.safetensors")
 }
 
-fn read(directory: &Path) -> Result<Model, Error> {
-    let path = directory.join(DOCUMENT);
-    let text = fs::read(&path).map_err(failed(&path))?;
-    let document: Document = serde_json::from_slice(&text).map_err(|error| damaged(&path, error.to_string()))?;
+fn read(directory: &Path, document: Document) -> Result<Model, Error> {
     if document.format != FORMAT {
-        return Err(damaged(
-            &path,
-            format!("is of format {}, not {FORMAT}, which this program knows", document.format),
-        ));
+        let reason = format!("its record is of format {}, not {FORMAT}, which this program knows", document.format);
+        return Err(damaged(directory, reason));
     }
     let mut versions = BTreeMap::new();
     for (number, entry) in document.versions {
@@ -125,19 +168,17 @@ fn read(directory: &Path) -> Result<Model, Error> {
         versions.insert(number, Arc::new(version));
     }
     for serving in [Some(document.serving), document.previous].into_iter().flatten() {
-        serving.check(&versions).map_err(|error| damaged(&path, error.to_string()))?;
+        serving.check(&versions).map_err(|error| damaged(directory, error.to_string()))?;
     }
-    sweep(directory, &versions.keys().copied().collect::<Vec<_>>())?;
     Ok(Model { versions, serving: document.serving, previous: document.previous })
 }
 
-/// Removes files that belong to no version any more.
-fn sweep(directory: &Path, versions: &[u64]) -> Result<(), Error> {
+/// Removes files that belong to no version of a model.
+fn sweep(directory: &Path, model: &Model) -> Result<(), Error> {
     for entry in fs::read_dir(directory).map_err(failed(directory))? {
         let path = entry.map_err(failed(directory))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let known = name == DOCUMENT || versions.iter().any(|version| file_name(*version) == name);
-        if !known {
+        if !model.versions.keys().any(|version| file_name(*version) == name) {
             fs::remove_file(&path).map_err(failed(&path))?;
         }
     }

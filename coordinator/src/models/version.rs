@@ -21,6 +21,7 @@ pub struct Provenance {
 /// How a version was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "source", rename_all = "snake_case")]
+#[schema(as = ModelSource)]
 pub enum Source {
     /// An operator uploaded it.
     Upload,

@@ -34,10 +34,16 @@ pub enum Resource {
     Lifecycle(AgentId),
     /// A pool's capacity, as far as it was ordered.
     Capacity(PoolName),
+    /// How a pool goes about scarcity.
+    Scarcity(PoolName),
+    /// What an agent is given of a scarce capacity.
+    Entitlement(AgentId),
     /// A pool's change budget.
     Budget(PoolName),
     /// A pool's forecast network.
     Forecast(PoolName),
+    /// A pool and its settings.
+    Pool(PoolName),
 }
 
 impl fmt::Display for Resource {
@@ -53,8 +59,11 @@ impl fmt::Display for Resource {
             Self::Fallback(scope) => scoped(f, scope, "fallback"),
             Self::Lifecycle(agent) => write!(f, "agents/{agent}/lifecycle"),
             Self::Capacity(pool) => write!(f, "pools/{pool}/capacity"),
+            Self::Scarcity(pool) => write!(f, "pools/{pool}/scarcity"),
+            Self::Entitlement(agent) => write!(f, "agents/{agent}/entitlement"),
             Self::Budget(pool) => write!(f, "pools/{pool}/budget"),
             Self::Forecast(pool) => write!(f, "pools/{pool}/forecast"),
+            Self::Pool(pool) => write!(f, "pools/{pool}"),
         }
     }
 }
@@ -72,6 +81,7 @@ impl Resource {
         match self {
             Self::Agent(agent)
             | Self::Lifecycle(agent)
+            | Self::Entitlement(agent)
             | Self::Pause(Scope::Agent(agent))
             | Self::Fallback(Scope::Agent(agent)) => Some(*agent),
             _ => None,
@@ -82,8 +92,10 @@ impl Resource {
     pub(crate) fn pool(&self) -> Option<&PoolName> {
         match self {
             Self::Capacity(pool)
+            | Self::Scarcity(pool)
             | Self::Budget(pool)
             | Self::Forecast(pool)
+            | Self::Pool(pool)
             | Self::Pause(Scope::Pool(pool))
             | Self::Fallback(Scope::Pool(pool)) => Some(pool),
             _ => None,
@@ -92,7 +104,7 @@ impl Resource {
 
     /// Its state. What is about an agent needs that agent's record.
     pub(crate) fn state(&self, orders: &Orders, recorded: Option<Recorded>) -> Value {
-        // Numbers that were checked always serialise.
+        // Numbers and words that were checked always serialise.
         match self {
             Self::Agent(_) => recorded.map_or(Value::Null, |recorded| json!({ "epoch": recorded.epoch })),
             Self::Pause(Scope::Agent(_)) => recorded.is_some_and(|recorded| recorded.paused).into(),
@@ -102,8 +114,11 @@ impl Resource {
             Self::Fallback(Scope::Agent(agent)) => orders.agent(*agent).fallback.into(),
             Self::Lifecycle(agent) => orders.agent(*agent).lifecycle.map_or(Value::Null, |state| state.name().into()),
             Self::Capacity(pool) => serde_json::to_value(orders.capacities.get(pool)).unwrap_or_default(),
+            Self::Scarcity(pool) => serde_json::to_value(orders.pool(pool).scarcity).unwrap_or_default(),
+            Self::Entitlement(agent) => serde_json::to_value(orders.agent(*agent).entitlement).unwrap_or_default(),
             Self::Budget(pool) => serde_json::to_value(orders.pool(pool).budget).unwrap_or_default(),
             Self::Forecast(pool) => orders.forecasts.get(pool).map_or(Value::Null, |digest| digest.to_string().into()),
+            Self::Pool(pool) => serde_json::to_value(orders.settings.get(pool)).unwrap_or_default(),
         }
     }
 
@@ -111,7 +126,7 @@ impl Resource {
     pub(crate) fn tag(&self, state: &Value) -> Option<Digest> {
         match self {
             Self::Forecast(_) => state.as_str().and_then(|digest| digest.parse().ok()),
-            Self::Agent(_) if state.is_null() => None,
+            Self::Agent(_) | Self::Pool(_) if state.is_null() => None,
             _ => Some(Digest::of(format!("{self}\n{state}").as_bytes())),
         }
     }

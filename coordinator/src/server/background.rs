@@ -3,6 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::{
+    sync::oneshot,
     task::{JoinHandle, spawn_blocking},
     time::{self, MissedTickBehavior},
 };
@@ -13,8 +14,11 @@ use crate::{
     tls::{Current, LOOK_EVERY, Look},
 };
 
-/// A task that never ends by itself; it ends when this is dropped.
-pub(super) struct Task(JoinHandle<()>);
+/// A task that never ends by itself: by [`Self::end`] it does after what it is at, dropped at once.
+pub(super) struct Task {
+    running: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
+}
 
 impl Task {
     /// Marks who is silent, and takes out who is gone.
@@ -67,20 +71,32 @@ impl Task {
     where
         F: Future<Output = ()> + Send,
     {
+        let (stop, mut stopped) = oneshot::channel();
         let work = async move {
             let mut ticks = time::interval(period);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                ticks.tick().await;
+                tokio::select! {
+                    biased;
+                    _ = &mut stopped => return,
+                    _ = ticks.tick() => {}
+                }
                 work().await;
             }
         };
-        Self(tokio::spawn(work.instrument(span)))
+        Self { running: tokio::spawn(work.instrument(span)), stop: Some(stop) }
+    }
+
+    /// Ends it, and returns when it holds nothing any more: whoever opens the store next must not find it locked.
+    pub(super) async fn end(mut self) {
+        drop(self.stop.take());
+        // A panic over there was reported by the panic hook.
+        let _ = (&mut self.running).await;
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.abort();
+        self.running.abort();
     }
 }

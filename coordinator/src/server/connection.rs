@@ -19,7 +19,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::pace::{Paced, Phase};
-use crate::{coordinator::Coordinator, metrics::Open};
+use crate::{coordinator::Coordinator, http::trace, metrics::Open};
 
 pub(super) struct Connection {
     pub(super) coordinator: Coordinator,
@@ -62,7 +62,7 @@ impl Connection {
         let router = TowerToHyperService::new(self.router.clone());
         let answer = |request: Request<Incoming>| {
             phase.serving();
-            let (answer, phase) = (router.call(request), phase.clone());
+            let (answer, phase) = (trace::follow(request, |request| router.call(request)), phase.clone());
             async move {
                 let answer: Result<Response<Body>, Infallible> = answer.await;
                 phase.answered();

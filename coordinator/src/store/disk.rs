@@ -2,13 +2,15 @@
 //!
 //! | record | holds |
 //! |---|---|
-//! | `format` | the version of this layout, 4; up to 3 agents were written in JSON, and a start rewrites them |
+//! | `format` | the version of this layout, 5; up to 4 there were no pools and no details of agents, up to 3 agents were written in JSON, and a start rewrites them |
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`], see [`record`] |
 //! | `capacity/<pool>` | the capacity that an operator ordered, or null |
 //! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
 //! | `token/<id>` | a [`TokenRecord`]: the digest of its secret, and what it stands for |
+//! | `model/<name>` | a [`Document`]: which files are the versions of a base model, and what is served |
+//! | `pool/<pool>` | a [`PoolRecord`](crate::settings::PoolRecord) |
 //! | `fallback` | whether everybody decides by the fallback |
 //! | `order-pool/<pool>`, `order-agent/<id>` | a [`PoolOrder`](crate::orders::PoolOrder), an [`AgentOrder`](crate::orders::AgentOrder) |
 //! | `audit/<number>` | an [`Entry`](crate::audit::Entry) of the audit log, its number with twenty digits |
@@ -22,12 +24,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_common::identity::{AgentId, PoolName};
+use meanfield_common::identity::{AgentId, ModelName, PoolName};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     access::{TokenId, TokenRecord},
     audit,
+    models::Document,
 };
 
 use super::{
@@ -41,14 +44,18 @@ const PAUSED: &[u8] = b"paused";
 const CAPACITY: &str = "capacity/";
 const FORECAST: &str = "forecast/";
 const TOKEN: &str = "token/";
+const MODEL: &str = "model/";
 const FALLBACK: &[u8] = b"fallback";
+const POOL: &str = "pool/";
 const POOL_ORDER: &str = "order-pool/";
 const AGENT_ORDER: &str = "order-agent/";
 const AUDIT: &str = "audit/";
 const AUDIT_ANCHOR: &[u8] = b"audit-anchor";
 /// The oldest layout that is read, and the one that is written.
 const OLDEST: u32 = 1;
-const CURRENT: u32 = 4;
+const CURRENT: u32 = 5;
+/// Before this one, agents were written in JSON.
+const COMPACT: u32 = 4;
 
 /// How many bytes of records the database may keep in memory: the ledger has them all, so they are hardly ever read.
 const CACHE: u64 = 1 << 20;
@@ -72,6 +79,37 @@ pub struct Disk {
     _lock: Option<File>,
 }
 
+/// A store that can be opened: nobody else uses it, and nothing in it is damaged.
+#[derive(Debug)]
+pub struct Rehearsed {
+    directory: PathBuf,
+    lock: File,
+    /// None before the first start.
+    contents: Option<Contents>,
+}
+
+impl Rehearsed {
+    /// The base models that it knows.
+    pub(crate) fn models(&self) -> &[(ModelName, Document)] {
+        self.contents.as_ref().map_or(&[], |contents| &contents.models)
+    }
+
+    /// Opens the store, or makes one if there is none.
+    ///
+    /// # Errors
+    /// If the directory cannot be used.
+    pub fn open(self) -> Result<Disk, Error> {
+        let mut disk = Disk { _lock: Some(self.lock), ..Disk::start(&self.directory, &self.directory)? };
+        if let Some(contents) = &self.contents
+            && disk.format < CURRENT
+        {
+            disk.rewrite(contents)?;
+        }
+        disk.rehearsed = self.contents;
+        Ok(disk)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Summary {
@@ -82,22 +120,17 @@ struct Summary {
 }
 
 impl Disk {
-    /// Opens the store in a directory, or makes one if there is none.
+    /// Tries the start on a copy, and changes nothing but the lock.
     ///
     /// # Errors
-    /// If the directory cannot be used, another process uses it, or what is in it is damaged. Damage is left as it is.
-    pub fn open(directory: &Path) -> Result<Self, Error> {
+    /// If the directory cannot be used, another process uses it, or what is in it is damaged.
+    pub fn rehearse(directory: &Path) -> Result<Rehearsed, Error> {
         fs::create_dir_all(directory).map_err(Error::io(directory))?;
         let lock = lock(directory)?;
-        let rehearsed = rehearsal::run(directory, &[DATABASE, COMMITS], |copy| Self::start(copy, directory)?.load())?;
-        let mut disk = Self { _lock: Some(lock), ..Self::start(directory, directory)? };
-        if let Some(contents) = &rehearsed
-            && disk.format < CURRENT
-        {
-            disk.rewrite(contents)?;
-        }
-        disk.rehearsed = rehearsed;
-        Ok(disk)
+        let copy = |from: &Path, to: &Path| fs::copy(from, to).map(drop);
+        let contents =
+            rehearsal::run(directory, &[DATABASE, COMMITS], copy, |copy| Self::start(copy, directory)?.load())?;
+        Ok(Rehearsed { directory: directory.to_owned(), lock, contents })
     }
 
     /// Brings the agents of an older layout to this one, all at once: a crash leaves the old one or the new one.
@@ -105,7 +138,8 @@ impl Disk {
         let failed = |error| database_error(&self.path, error);
         let mut summary = Summary { commit: self.summary.commit + 1, ..self.summary };
         let mut batch = sled::Batch::default();
-        for (id, agent) in &contents.agents {
+        let older = if self.format < COMPACT { contents.agents.as_slice() } else { &[] };
+        for (id, agent) in older {
             let old = old_key(*id);
             let value = self.database.get(&old).map_err(failed)?;
             let value = value.ok_or_else(|| corrupt(&self.path, old.as_bytes(), "is missing"))?;
@@ -116,7 +150,7 @@ impl Disk {
             batch.insert(key, value);
         }
         batch.insert(FORMAT, encode(&self.path, "format", &CURRENT)?);
-        tracing::info!(agents = contents.agents.len(), from = self.format, to = CURRENT, "rewrote the store");
+        tracing::info!(agents = older.len(), from = self.format, to = CURRENT, "rewrote the store");
         self.finish(batch, summary)?;
         self.format = CURRENT;
         Ok(())
@@ -170,7 +204,7 @@ impl Disk {
     }
 
     fn agent(&self, key: &[u8], value: &[u8], pools: &mut Vec<PoolName>) -> Result<(AgentId, Record), Error> {
-        if self.format < CURRENT {
+        if self.format < COMPACT {
             return Ok((self.id("agent/", key)?, decode(&self.path, key, value)?));
         }
         let id = record::id(key).ok_or_else(|| corrupt(&self.path, key, "is not a record of this version"))?;
@@ -242,10 +276,18 @@ impl Store for Disk {
                 key_of_token if key_of_token.starts_with(TOKEN.as_bytes()) => {
                     contents.tokens.push(self.token(&key, &value)?);
                 }
+                key_of_model if key_of_model.starts_with(MODEL.as_bytes()) => {
+                    let name = std::str::from_utf8(&key[MODEL.len()..]).ok().and_then(|name| name.parse().ok());
+                    let name = name.ok_or_else(|| corrupt(&self.path, &key, "is not a model's name"))?;
+                    contents.models.push((name, decode(&self.path, &key, &value)?));
+                }
                 FALLBACK => contents.fallback = decode(&self.path, &key, &value)?,
                 AUDIT_ANCHOR => contents.trail.anchor = decode(&self.path, &key, &value)?,
                 entry if entry.starts_with(AUDIT.as_bytes()) => {
                     contents.trail.entries.push_back(decode(&self.path, &key, &value)?);
+                }
+                key_of_pool if key_of_pool.starts_with(POOL.as_bytes()) => {
+                    contents.pools.push((self.pool(POOL, &key)?, decode(&self.path, &key, &value)?));
                 }
                 order if order.starts_with(POOL_ORDER.as_bytes()) => {
                     contents.pool_orders.push((self.pool(POOL_ORDER, &key)?, decode(&self.path, &key, &value)?));
@@ -301,6 +343,16 @@ impl Store for Disk {
                         None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
                     }
                 }
+                Write::Model(name, document) => {
+                    let key = format!("{MODEL}{name}");
+                    match document {
+                        Some(document) => {
+                            let value = encode(&self.path, &key, document)?;
+                            self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                        }
+                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
+                    }
+                }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
                     self.put(&mut batch, &mut summary, PAUSED, value)?;
@@ -308,6 +360,16 @@ impl Store for Disk {
                 Write::Fallback(on) => {
                     let value = encode(&self.path, "fallback", on)?;
                     self.put(&mut batch, &mut summary, FALLBACK, value)?;
+                }
+                Write::Pool(pool, record) => {
+                    let key = format!("{POOL}{pool}");
+                    match record {
+                        Some(record) => {
+                            let value = encode(&self.path, &key, record)?;
+                            self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                        }
+                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
+                    }
                 }
                 Write::PoolOrder(pool, order) => {
                     let key = format!("{POOL_ORDER}{pool}");

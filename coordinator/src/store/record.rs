@@ -2,14 +2,17 @@
 //!
 //! | bytes | hold |
 //! |---|---|
-//! | 0 | category (0 CPU, 1 memory, 2 I/O), + 4 for a member, + 8 for one that is paused |
+//! | 0 | category (0 CPU, 1 memory, 2 I/O), + 4 for a member, + 8 for one that is paused, + 16 times the details of g that it is told |
 //! | 1 to 8 | epoch, little-endian |
 //! | 9 | length of the pool's name |
 //! | 10 and on | the pool's name, then the agent's |
 //!
 //! The key is `agent/` and the sixteen bytes of the id. Formats before 4 had the id as text there, and JSON as the value.
 
-use meanfield_common::identity::{AgentId, Category, Epoch, PoolName};
+use meanfield_common::{
+    identity::{AgentId, Category, Epoch, PoolName},
+    mean_field::Aspects,
+};
 use uuid::Uuid;
 
 use super::Record;
@@ -19,6 +22,8 @@ const AGENT: &[u8] = b"agent/";
 
 const MEMBER: u8 = 4;
 const PAUSED: u8 = 8;
+/// Times the bits of the details.
+const ASPECTS: u8 = 16;
 const HEAD: usize = 10;
 
 pub(super) fn key(id: AgentId) -> Vec<u8> {
@@ -30,9 +35,9 @@ pub(super) fn id(key: &[u8]) -> Option<AgentId> {
 }
 
 pub(super) fn encode(record: &Record) -> Vec<u8> {
-    let Record { pool, name, category, epoch, member, paused } = record;
+    let Record { pool, name, category, epoch, aspects, member, paused } = record;
     let (pool, name) = (pool.as_str().as_bytes(), name.as_str().as_bytes());
-    let flags = u8::from(*member) * MEMBER + u8::from(*paused) * PAUSED;
+    let flags = u8::from(*member) * MEMBER + u8::from(*paused) * PAUSED + aspects.bits() * ASPECTS;
     let mut bytes = Vec::with_capacity(HEAD + pool.len() + name.len());
     bytes.push(*category as u8 | flags);
     bytes.extend_from_slice(&epoch.0.to_le_bytes());
@@ -47,7 +52,7 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
 pub(super) fn decode(bytes: &[u8], pools: &mut Vec<PoolName>) -> Option<Record> {
     let (head, names) = bytes.split_at_checked(HEAD)?;
     let category = *Category::ALL.get(usize::from(head[0] & 3))?;
-    if head[0] >= 2 * PAUSED {
+    if head[0] >= 8 * ASPECTS {
         return None;
     }
     let (pool, name) = names.split_at_checked(head[9].into())?;
@@ -65,6 +70,7 @@ pub(super) fn decode(bytes: &[u8], pools: &mut Vec<PoolName>) -> Option<Record> 
         name: name.parse().ok()?,
         category,
         epoch: Epoch(u64::from_le_bytes(head[1..9].try_into().ok()?)),
+        aspects: Aspects::from_bits(head[0] / ASPECTS),
         member: head[0] & MEMBER != 0,
         paused: head[0] & PAUSED != 0,
     })
@@ -83,6 +89,7 @@ mod tests {
                 name: format!("shop/cart-{place}").parse().unwrap(),
                 category,
                 epoch: Epoch(u64::MAX - place as u64),
+                aspects: Aspects::from_bits(place as u8 * 3),
                 member: place % 2 == 0,
                 paused: place == 1,
             };
@@ -92,7 +99,7 @@ mod tests {
             for cut in 0..=HEAD + 3 {
                 assert_eq!(decode(&bytes[..cut], &mut pools), None, "{cut}");
             }
-            for (at, bad) in [(0, 3), (0, 16), (9, 0), (9, 255), (10, b'A'), (14, 0xff)] {
+            for (at, bad) in [(0, 3), (0, 128), (9, 0), (9, 255), (10, b'A'), (14, 0xff)] {
                 let mut bytes = bytes.clone();
                 bytes[at] = bad;
                 assert_eq!(decode(&bytes, &mut pools), None, "{bad} at {at}");

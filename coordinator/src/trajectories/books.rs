@@ -126,11 +126,11 @@ impl Books {
         }
     }
 
-    /// Takes a batch, to be committed with the others that wait.
-    pub(super) fn take(&mut self, batch: &Batch, now: u64) -> Result<Appended, Refused> {
+    /// Takes a batch, to be committed with the others that wait. One that is refused is left as it is.
+    pub(super) fn take(&mut self, batch: &mut Batch, now: u64) -> Result<Appended, Refused> {
         let mut decided = Vec::with_capacity(batch.runs.len());
         let mut appended = Appended::default();
-        for run in &batch.runs {
+        for (at, run) in batch.runs.iter().enumerate() {
             let Some(first) = run.steps.first() else { continue };
             let id = EpisodeId { agent: batch.agent, epoch: batch.epoch, episode: first.episode };
             let summary = self.summary(&id)?;
@@ -144,11 +144,14 @@ impl Books {
             };
             appended.stored += new as u64;
             appended.known += (run.steps.len() - new) as u64;
-            decided.push((id, summary, run, fresh));
+            decided.push((id, summary, at, fresh));
         }
-        for (id, summary, run, fresh) in decided {
+        for (id, summary, at, fresh) in decided {
             let put = match fresh {
-                Fresh::All => self.put(id, summary.as_ref(), batch, &run.steps, run.bytes.clone(), now),
+                Fresh::All => {
+                    let bytes = std::mem::take(&mut batch.runs[at].bytes);
+                    self.put(id, summary.as_ref(), batch, &batch.runs[at].steps, bytes, now)
+                }
                 Fresh::Some(steps) => {
                     let bytes = layout::encode(batch.received, &steps);
                     self.put(id, summary.as_ref(), batch, &steps, bytes, now)

@@ -3,7 +3,12 @@
 //! Importing a file twice changes nothing. An import that is refused half-way has taken what is before the row that it
 //! names.
 
-use std::{fs::File, io::BufReader, str::FromStr};
+use std::{
+    fs::File,
+    io::BufReader,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+};
 
 use ::parquet::{
     file::reader::{FileReader, SerializedFileReader},
@@ -116,7 +121,7 @@ fn csv(file: File) -> Result<Fields, Invalid> {
 
 fn parquet(file: File) -> Result<Fields, Invalid> {
     let bad = |error: ::parquet::errors::ParquetError| Invalid::new("body", error, "Parquet");
-    let reader = SerializedFileReader::new(file).map_err(bad)?;
+    let reader = guarded(|| SerializedFileReader::new(file).map_err(bad))?;
     check(reader.metadata().file_metadata().schema_descr().columns().iter().map(|column| column.name()))?;
     let text = |field: &Field| match field {
         Field::Str(text) => text.clone(),
@@ -129,7 +134,16 @@ fn parquet(file: File) -> Result<Fields, Invalid> {
         other => format!("{other:?}"),
     };
     let fields = move |row: ::parquet::record::Row| row.get_column_iter().map(|(_, field)| text(field)).collect();
-    Ok(Box::new(reader.into_iter().map(move |row| row.map(fields).map_err(bad))))
+    let mut rows = reader.into_iter();
+    Ok(Box::new(std::iter::from_fn(move || {
+        guarded(|| rows.next().map(|row| row.map(fields).map_err(bad)).transpose()).transpose()
+    })))
+}
+
+/// Some files make the library panic, for example by lengths below zero; for us that is one more way of being no Parquet.
+fn guarded<T>(read: impl FnOnce() -> Result<T, Invalid>) -> Result<T, Invalid> {
+    let panicked = |_| Err(Invalid::new("body", "what cannot be read", "Parquet"));
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 
 /// The fields of a row, taken in order.

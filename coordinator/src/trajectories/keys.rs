@@ -33,7 +33,8 @@ pub struct EpisodeId {
 const ID: usize = 32;
 
 pub(super) const FORMAT: &[u8] = b"F";
-pub(super) const COMMIT: &[u8] = b"C";
+/// Where the index keeps the number of the last commit.
+pub const COMMIT: &[u8] = b"C";
 
 impl EpisodeId {
     pub(super) fn bytes(&self) -> [u8; ID] {

@@ -69,9 +69,10 @@ impl Writer {
         answer.await.map_err(|_| self.ended())?
     }
 
-    /// Whether steps can still be taken.
-    pub(super) fn works(&self) -> bool {
-        self.queue.lock().as_ref().is_some_and(|queue| !queue.is_closed()) && self.failure.lock().is_none()
+    /// Why no step can be taken any more, if so.
+    pub(super) fn hindrance(&self) -> Option<Error> {
+        let open = self.queue.lock().as_ref().is_some_and(|queue| !queue.is_closed());
+        (!open || self.failure.lock().is_some()).then(|| self.ended())
     }
 
     fn ended(&self) -> Error {
@@ -105,7 +106,7 @@ impl Work {
         while jobs.blocking_recv_many(&mut waiting, QUEUE) > 0 {
             let mut answers = Answers::new();
             let outcome = waiting.drain(..).try_for_each(|job| match job {
-                Job::Append(batch, reply) => self.append(&batch, reply, &mut answers),
+                Job::Append(mut batch, reply) => self.append(&mut batch, reply, &mut answers),
                 Job::Retain(reply) => self.retain(reply, &mut answers),
             });
             if outcome.and_then(|()| self.settle(&mut answers)).is_err() {
@@ -114,7 +115,12 @@ impl Work {
         }
     }
 
-    fn append(&mut self, batch: &Batch, reply: oneshot::Sender<Reply>, answers: &mut Answers) -> Result<(), Failed> {
+    fn append(
+        &mut self,
+        batch: &mut Batch,
+        reply: oneshot::Sender<Reply>,
+        answers: &mut Answers,
+    ) -> Result<(), Failed> {
         let now = self.clock.wall();
         let mut taken = self.books.take(batch, now);
         if matches!(taken, Err(Refused::Later)) {
@@ -293,11 +299,11 @@ mod tests {
         for step in 0..2 {
             assert_eq!(writer.append(batch(step)).await.unwrap().stored, 1);
         }
-        assert!(writer.works());
+        assert!(writer.hindrance().is_none());
         for step in 2..4 {
             let Err(Error::Store(error)) = writer.append(batch(step)).await else { panic!("taken") };
             assert!(error.to_string().contains("full"));
-            assert!(!writer.works(), "whoever hears of it finds it not ready");
+            assert!(writer.hindrance().is_some(), "whoever hears of it finds it not ready");
         }
         assert!(matches!(writer.retain().await, Err(Error::Store(_))));
     }

@@ -180,7 +180,7 @@ fn tokens_outlast_a_restart_and_so_does_a_revocation() {
     assert_eq!(again.tokens(None, 10), views);
     drop(again);
     let format = sled::open(dir.path().join("store")).unwrap().get("format").unwrap().unwrap();
-    assert_eq!(&*format, b"4", "older programs refuse it");
+    assert_eq!(&*format, b"5", "older programs refuse it");
     // What is on the disk lets nobody in.
     for entry in ["store/db", "store/conf", "commits"] {
         let bytes = fs::read(dir.path().join(entry)).unwrap();

@@ -1,15 +1,22 @@
-//! Heartbeats allocate nothing, also where somebody has to yield, asks for a part of the change budget, or makes an event.
+//! Heartbeats allocate nothing, also where somebody has to yield and that is written down, reports a node, asks for a part of
+//! the change budget, or makes an event.
 
 use std::time::Duration;
 
 use meanfield_common::{
     budget::{Budget, Moving},
-    scarcity::{Amount, Capacity, Claim, Cores, Gibibytes, Pods, Share, Weight},
-    wire::Heartbeat,
+    mean_field::Aspects,
+    scarcity::{
+        self, Ageing, Amount, Capacity, Claim, Cores, Entitlement, Gibibytes, Mode, Node, NodeId, Pods, Share, Source,
+        Weight,
+    },
+    wire::{Heartbeat, Register},
 };
 use meanfield_coordinator::{
     Clock, Coordinator, Options,
     orders::{Order, Scope, Terms},
+    settings::{Settings, TeamReward},
+    view::CutFilter,
 };
 
 use crate::support::*;
@@ -24,6 +31,7 @@ fn claim() -> Claim {
         weight: Weight::default(),
         pending: Pods::default(),
         node_utilisation: Share::clamped(0.5),
+        node: None,
     }
 }
 
@@ -34,7 +42,13 @@ fn a_heartbeat_allocates_nothing() {
     let coordinator = Coordinator::open(Options { capacities, ..Options::default() }, clock.clone()).unwrap();
     let budget = Order::Budget(pool("default"), Some(Budget::new(10.0).unwrap()));
     block_on(coordinator.order(budget, Terms::default())).unwrap();
-    let agents: Vec<_> = (0..100).map(|agent| block_on(member(&coordinator, &format!("a{agent}")))).collect();
+    // Answers speak of base models too.
+    coordinator.add_model(None, &"cpu".parse().unwrap(), crate::models::file(1)).unwrap();
+    let weighted = Settings { team_reward: TeamReward::Weighted, ..Settings::default() };
+    block_on(coordinator.set_pool(&pool("default"), Some(weighted))).unwrap();
+    // Each of them is told some details of g or none.
+    let joining = |agent: u8| Register { wants: Aspects::from_bits(agent), ..register(&format!("a{agent}")) };
+    let agents: Vec<_> = (0..100).map(|agent| block_on(coordinator.register(joining(agent))).unwrap()).collect();
     // One that is looked up, so that others are too.
     let fallback = Order::Fallback(Scope::Agent(agents[0].agent), true);
     block_on(coordinator.order(fallback, Terms::default())).unwrap();
@@ -59,4 +73,42 @@ fn a_heartbeat_allocates_nothing() {
     });
     assert_eq!(counted.count_total, 0);
     assert!(coordinator.pools()[0].scarcity.as_ref().is_some_and(|scarcity| scarcity.grants > 10));
+}
+
+#[test]
+fn nor_does_it_while_cuts_come_and_go_and_nodes_are_reported() {
+    let clock = Clock::manual();
+    let coordinator = Coordinator::open(Options::default(), clock.clone()).unwrap();
+    let agents: Vec<_> = (0..100).map(|agent| block_on(member(&coordinator, &format!("a{agent}")))).collect();
+    let ageing = Ageing::try_from(1.0).unwrap();
+    let settings = scarcity::Settings { mode: Mode::Enforce, ageing, capacity: Source::Reported };
+    let weight = Some(Weight::clamped(2.0));
+    let minimum = Some(Amount { cores: Cores::clamped(1.0), memory_gib: Gibibytes::clamped(1.0) });
+    for order in [
+        Order::Scarcity(pool("default"), Some(settings)),
+        Order::Entitlement(agents[0].agent, Some(Entitlement { weight, minimum })),
+    ] {
+        block_on(coordinator.order(order, Terms::default())).unwrap();
+    }
+    let has = Amount { cores: Cores::clamped(2.0), memory_gib: Gibibytes::clamped(400.0) };
+    let round = |sequence: u64, cores: f64| {
+        clock.advance(Duration::from_secs(1));
+        for (place, agent) in agents.iter().enumerate() {
+            let node = Some(Node { id: NodeId((place as u64 + sequence) % 50), allocatable: has });
+            let wanted = Amount { cores: Cores::clamped(cores), ..claim().wanted };
+            let claim = Claim { node, wanted, held: wanted, ..claim() };
+            let message = Heartbeat { claim: Some(claim), ..beat(agent.epoch, sequence, 50) };
+            coordinator.heartbeat(agent.agent, &message).unwrap();
+        }
+    };
+    round(1, 2.0);
+    let counted = allocation_counter::measure(|| {
+        for sequence in 2..60 {
+            round(sequence, if sequence % 3 == 0 { 0.5 } else { 2.0 });
+        }
+    });
+    assert_eq!(counted.count_total, 0);
+    let seen = coordinator.cuts(&pool("default"), &CutFilter::default(), 0, usize::MAX).unwrap();
+    assert_eq!(seen.cuts.len(), 1024, "as many as are kept");
+    assert_eq!(coordinator.capacity(&pool("default")).unwrap().effective.unwrap().cores.get(), 100.0);
 }

@@ -197,7 +197,7 @@ fn a_forged_log_is_refused_at_the_start() {
     }
     drop(coordinator);
     let database = sled::open(dir.path().join("store")).unwrap();
-    assert_eq!(database.get("format").unwrap().unwrap(), "4");
+    assert_eq!(database.get("format").unwrap().unwrap(), "5");
     let key = format!("audit/{:020}", 2);
     let text = String::from_utf8(database.get(&key).unwrap().unwrap().to_vec()).unwrap();
     database.insert(key.as_bytes(), text.replace("\"ann\"", "\"bob\"").as_bytes()).unwrap();

@@ -32,6 +32,7 @@ fn claim(level: u8) -> Claim {
         weight: Weight::clamped(2.5),
         pending: Pods::clamped(3),
         node_utilisation: Share::clamped(0.75),
+        node: None,
     }
 }
 

@@ -14,9 +14,10 @@ fn hash(key: &[u8], value: &[u8]) -> u64 {
 
 /// Writes every agent as the layouts 1 to 3 did.
 fn make_older(dir: &Path, format: &str) {
+    // The one before this has the same agents, and no pools.
     let store = sled::open(dir.join("store")).unwrap();
     let agents: Vec<_> = store.scan_prefix("agent/").map(Result::unwrap).collect();
-    for (key, value) in agents {
+    for (key, value) in agents.into_iter().filter(|_| format != "4") {
         let id = uuid::Uuid::from_slice(&key[6..]).unwrap();
         let (flags, epoch) = (value[0], u64::from_le_bytes(value[1..9].try_into().unwrap()));
         let (pool, name) = value[10..].split_at(value[9].into());
@@ -45,7 +46,7 @@ fn make_older(dir: &Path, format: &str) {
 
 #[test]
 fn an_older_store_is_brought_to_this_layout_and_keeps_everything() {
-    for older in ["1", "2", "3"] {
+    for older in ["1", "2", "3", "4"] {
         let dir = tempfile::tempdir().unwrap();
         let coordinator = on_disk(dir.path()).unwrap();
         let before = block_on(async {
@@ -69,7 +70,7 @@ fn an_older_store_is_brought_to_this_layout_and_keeps_everything() {
         assert_eq!(block_on(member(&coordinator, "gone")).epoch.0, 2, "also those who left");
         drop(coordinator);
         let store = sled::open(dir.path().join("store")).unwrap();
-        assert_eq!(store.get("format").unwrap().unwrap(), "4", "which older programs do not read");
+        assert_eq!(store.get("format").unwrap().unwrap(), "5", "which older programs do not read");
         assert!(store.scan_prefix("agent/").all(|record| record.unwrap().0.len() == 22));
         drop(store);
         assert_eq!(on_disk(dir.path()).unwrap().agents().len(), before.len() + 1);

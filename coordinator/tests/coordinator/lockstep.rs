@@ -226,7 +226,10 @@ async fn all_may_leave_and_come_back_within_a_round() {
 /// Who asks gets the details of the others in the round before, whatever the order; who does not gets none.
 #[tokio::test]
 async fn details_are_those_of_the_others_and_only_for_who_asks() {
-    use meanfield_common::{identity::Category, mean_field::Details};
+    use meanfield_common::{
+        identity::Category,
+        mean_field::{Aspects, Details},
+    };
     let levels = [10, 40, 70, 100];
     let category = |agent: usize| Category::ALL[agent % 3];
     let mut answers = Vec::new();
@@ -261,11 +264,11 @@ async fn details_are_those_of_the_others_and_only_for_who_asks() {
         for other in (0..4).filter(|other| *other != asking) {
             others.add(&contribution(&beat(Epoch::FIRST, 1, levels[other] - 1)).of(category(other)));
         }
-        assert_eq!(answers[0][&asking], Some(others.detail(None)));
+        assert_eq!(answers[0][&asking], others.detail(None, Aspects::ALL));
     }
     // By hand: the CPU limits of agents 1, 2 and 3 in round 1 are 0.312, 0.552 and 0.792.
-    let [limits, ..] = answers[0][&0].unwrap().percentiles;
+    let [limits, ..] = answers[0][&0].unwrap().percentiles.unwrap();
     assert_eq!(limits, [10.0 / 32.0, 18.0 / 32.0, 25.0 / 32.0]);
-    let kinds = answers[0][&0].unwrap().categories.map(|kind| kind.others);
+    let kinds = answers[0][&0].unwrap().categories.unwrap().map(|kind| kind.others);
     assert_eq!(kinds, [1, 1, 1], "agents 3, 1 and 2");
 }

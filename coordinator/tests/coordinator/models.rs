@@ -7,6 +7,7 @@ use meanfield_common::{
 };
 use meanfield_coordinator::{
     Coordinator, Options,
+    audit::{Actor, Filter, verify},
     models::{Canary, Serving, Source},
 };
 use meanfield_learner::{ActorCritic, Config};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     durability::image,
-    support::{Served, block_on, in_memory, member, on_disk, send},
+    support::{Served, beat, block_on, in_memory, member, on_disk, send},
 };
 
 fn small() -> Config {
@@ -125,7 +126,7 @@ async fn versions_are_taken_in_promoted_tried_out_and_rolled_back() {
 async fn what_cannot_be_a_version_or_a_contribution_is_refused_and_changes_nothing() {
     let served = Served::start(Options::default()).await;
     let agent = member(&served.coordinator, "a").await.agent;
-    served.coordinator.add_model(&model("cpu"), file(1)).unwrap();
+    served.coordinator.add_model(None, &model("cpu"), file(1)).unwrap();
     let before = served.coordinator.model(&model("cpu")).unwrap();
     let wider = ActorCritic::new(Config { hidden: vec![16], ..Config::default() }, 1).unwrap().save().unwrap();
     let good = file(2);
@@ -181,7 +182,7 @@ async fn what_cannot_be_a_version_or_a_contribution_is_refused_and_changes_nothi
 #[test]
 fn a_model_follows_its_agents_slowly_and_says_whom() {
     let coordinator = in_memory();
-    coordinator.add_model(&model("cpu"), filled(1.0)).unwrap();
+    coordinator.add_model(None, &model("cpu"), filled(1.0)).unwrap();
     let agents: Vec<AgentId> = (0..5).map(|one| block_on(member(&coordinator, &format!("a{one}"))).agent).collect();
     let hand_in = |values: &[f32]| {
         for (agent, value) in agents.iter().zip(values) {
@@ -208,11 +209,11 @@ fn a_model_follows_its_agents_slowly_and_says_whom() {
     assert_eq!(serving(&coordinator, "cpu").version, 2, "nobody has said anything since");
 
     // An operator's pin holds, and so does a canary: the new version is there, but not served.
-    coordinator.serve_model(&model("cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
+    coordinator.serve_model(None, &model("cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
     hand_in(&[2.0; 5]);
     assert_eq!(serving(&coordinator, "cpu").version, 2);
     let canary = Some(Canary { version: 3, share: 0.1 });
-    coordinator.serve_model(&model("cpu"), Serving { version: 2, pinned: false, canary }).unwrap();
+    coordinator.serve_model(None, &model("cpu"), Serving { version: 2, pinned: false, canary }).unwrap();
     hand_in(&[2.0; 5]);
     assert_eq!(serving(&coordinator, "cpu"), Serving { version: 2, pinned: false, canary });
     assert_eq!(coordinator.model(&model("cpu")).unwrap().0.versions.len(), 4);
@@ -222,7 +223,7 @@ fn a_model_follows_its_agents_slowly_and_says_whom() {
 fn one_poisoned_agent_moves_a_model_no_further_than_the_honest_ones_do() {
     let moved = |poison: f32| {
         let coordinator = in_memory();
-        coordinator.add_model(&model("cpu"), filled(1.0)).unwrap();
+        coordinator.add_model(None, &model("cpu"), filled(1.0)).unwrap();
         for (one, value) in [0.9, 1.0, 1.1, 1.2, poison].into_iter().enumerate() {
             let agent = block_on(member(&coordinator, &format!("a{one}"))).agent;
             coordinator.contribute(&model("cpu"), agent, &filled(value), reward(1.0)).unwrap();
@@ -245,7 +246,11 @@ fn only_so_many_versions_are_kept_and_those_in_use_always() {
         Coordinator::open(Options { models: options, ..Options::default() }, meanfield_coordinator::Clock::manual());
     let coordinator = coordinator.unwrap();
     for seed in 1..=9 {
-        assert_eq!(coordinator.add_model(&model("io"), file(seed)).unwrap(), seed, "numbers are never used again");
+        assert_eq!(
+            coordinator.add_model(None, &model("io"), file(seed)).unwrap(),
+            seed,
+            "numbers are never used again"
+        );
     }
     let versions: Vec<u64> = coordinator.model(&model("io")).unwrap().0.versions.keys().copied().collect();
     assert_eq!(versions, [1, 8, 9], "the served one, and the two newest");
@@ -255,32 +260,31 @@ fn only_so_many_versions_are_kept_and_those_in_use_always() {
 fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let coordinator = on_disk(dir.path()).unwrap();
-    coordinator.add_model(&model("team/cpu"), file(1)).unwrap();
-    coordinator.add_model(&model("team/cpu"), file(2)).unwrap();
-    coordinator.serve_model(&model("team/cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
-    coordinator.add_model(&model("io"), file(3)).unwrap();
-    coordinator.remove_model(&model("io")).unwrap();
+    coordinator.add_model(None, &model("team/cpu"), file(1)).unwrap();
+    coordinator.add_model(None, &model("team/cpu"), file(2)).unwrap();
+    coordinator.serve_model(None, &model("team/cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
+    coordinator.add_model(None, &model("io"), file(3)).unwrap();
+    coordinator.remove_model(None, &model("io")).unwrap();
     let before = coordinator.models();
 
     // No orderly end: the copy is taken while the coordinator runs. What a crash may leave is cleaned up.
     let crashed = image(dir.path());
     let models = crashed.path().join("models");
     std::fs::write(models.join("team%2Fcpu/7.safetensors"), b"never acknowledged").unwrap();
-    std::fs::write(models.join("team%2Fcpu/model.new"), b"half a docu").unwrap();
+    std::fs::write(models.join("team%2Fcpu/7.new"), b"half a fi").unwrap();
     std::fs::create_dir(models.join("half")).unwrap();
     std::fs::write(models.join("half/1.safetensors"), file(4)).unwrap();
     let recovered = on_disk(crashed.path()).unwrap();
     assert_eq!(recovered.models(), before);
-    assert_eq!(recovered.roll_back_model(&model("team/cpu")).unwrap().version, 1);
+    assert_eq!(recovered.roll_back_model(None, &model("team/cpu")).unwrap().version, 1);
     drop(recovered);
-    assert_eq!(std::fs::read_dir(models.join("team%2Fcpu")).unwrap().count(), 3);
+    assert_eq!(std::fs::read_dir(models.join("team%2Fcpu")).unwrap().count(), 2);
     assert!(!models.join("half").exists());
 
     type Damage = fn(&std::path::Path);
-    let damages: [(Damage, &str); 4] = [
+    let damages: [(Damage, &str); 3] = [
         (|models| flip(&models.join("team%2Fcpu/2.safetensors")), "2.safetensors"),
         (|models| std::fs::remove_file(models.join("team%2Fcpu/1.safetensors")).unwrap(), "1.safetensors"),
-        (|models| std::fs::write(models.join("team%2Fcpu/model.json"), b"{}").unwrap(), "model.json"),
         (|models| std::fs::create_dir(models.join("Not-A-Name")).unwrap(), "Not-A-Name"),
     ];
     for (damage, named) in damages {
@@ -296,4 +300,140 @@ fn flip(path: &std::path::Path) {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(path, bytes).unwrap();
+}
+
+/// The name, action and target of every entry of the audit log.
+fn noted(coordinator: &Coordinator) -> Vec<(String, String)> {
+    let page = coordinator.audit_log(&Filter::default(), 0, usize::MAX);
+    assert_eq!(verify(page.anchor, &page.entries, page.head), []);
+    page.entries.into_iter().map(|one| (one.action, one.target)).collect()
+}
+
+#[test]
+fn a_crash_between_the_files_and_the_commit_leaves_neither_the_change_nor_its_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let ann = Actor::new("ann").unwrap();
+    let (by, cpu) = (Some(&ann), model("team/cpu"));
+    let coordinator = on_disk(dir.path()).unwrap();
+    // What is on the disk before a change and after it: the files of one and the store of the other are what a crash in
+    // between leaves, since files are written first.
+    type Step<'a> = Box<dyn Fn(&Coordinator) + 'a>;
+    let steps: [Step<'_>; 4] = [
+        Box::new(|coordinator| assert_eq!(coordinator.add_model(by, &cpu, file(1)).unwrap(), 1)),
+        Box::new(|coordinator| assert_eq!(coordinator.add_model(by, &cpu, file(2)).unwrap(), 2)),
+        Box::new(|coordinator| {
+            coordinator.serve_model(by, &cpu, Serving { version: 2, pinned: true, canary: None }).unwrap();
+        }),
+        Box::new(|coordinator| assert_eq!(coordinator.roll_back_model(by, &cpu).unwrap().version, 1)),
+    ];
+    for (number, step) in steps.iter().enumerate() {
+        let (models, entries, before) = (coordinator.models(), noted(&coordinator), image(dir.path()));
+        step(&coordinator);
+        let after = image(dir.path());
+        copy(&after.path().join("models"), &before.path().join("models"));
+        let crashed = on_disk(before.path()).unwrap();
+        assert_eq!((crashed.models(), noted(&crashed)), (models, entries.clone()), "in step {number}");
+        // What was not acknowledged is not in the way of the next attempt, also of another file.
+        let next = if number == 0 { 1 } else { crashed.models()[0].1.versions.len() as u64 + 1 };
+        assert_eq!(crashed.add_model(by, &cpu, file(9)).unwrap(), next);
+        drop(crashed);
+        let again = on_disk(before.path()).unwrap();
+        assert_eq!(again.model_file(&cpu, Some(next), None).unwrap().1.bytes(), file(9));
+        assert_eq!(noted(&again).len(), entries.len() + 1);
+
+        let whole = on_disk(after.path()).unwrap();
+        assert_eq!((whole.models(), noted(&whole)), (coordinator.models(), noted(&coordinator)));
+        assert_eq!(noted(&whole).len(), entries.len() + 1);
+    }
+
+    // Files are removed last: a crash before that leaves files that nobody knows, and they go.
+    let full = image(dir.path());
+    coordinator.remove_model(by, &cpu).unwrap();
+    let crashed = image(dir.path());
+    copy(&full.path().join("models"), &crashed.path().join("models"));
+    let crashed_at = on_disk(crashed.path()).unwrap();
+    assert_eq!(crashed_at.models(), []);
+    assert_eq!(noted(&crashed_at).last().unwrap(), &("model.remove".to_owned(), "models/team/cpu".to_owned()));
+    assert_eq!(std::fs::read_dir(crashed.path().join("models")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_model_of_the_layout_before_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(on_disk(dir.path()).unwrap());
+    let directory = dir.path().join("models/team%2Fcpu");
+    std::fs::create_dir_all(&directory).unwrap();
+    let version =
+        |seed| json!({"digest": Digest::of(&file(seed)), "provenance": {"made_unix_ms": 5, "source": "upload"}});
+    for seed in [3, 4] {
+        std::fs::write(directory.join(format!("{seed}.safetensors")), file(seed)).unwrap();
+    }
+    let serving = |version| json!({"version": version, "pinned": true});
+    let document = json!({
+        "format": 1, "serving": serving(4), "previous": serving(3), "versions": {"3": version(3), "4": version(4)},
+    });
+    std::fs::write(directory.join("model.json"), document.to_string()).unwrap();
+    for _ in 0..2 {
+        let coordinator = on_disk(dir.path()).unwrap();
+        assert_eq!(serving_of(&coordinator), (4, Some(3)));
+        assert_eq!(coordinator.model_file(&model("team/cpu"), None, None).unwrap().1.bytes(), file(4));
+        assert!(!directory.join("model.json").exists(), "it is in the store now");
+    }
+    std::fs::create_dir_all(dir.path().join("models/io")).unwrap();
+    std::fs::write(dir.path().join("models/io/model.json"), b"{}").unwrap();
+    let error = on_disk(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("io/model.json"), "{error}");
+}
+
+fn serving_of(coordinator: &Coordinator) -> (u64, Option<u64>) {
+    let (model, _) = coordinator.model(&model("team/cpu")).unwrap();
+    (model.serving.version, model.previous.map(|previous| previous.version))
+}
+
+/// Puts all files of a directory of directories into another one.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    for directory in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(directory.file_name());
+        std::fs::create_dir_all(&target).unwrap();
+        for file in std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), target.join(file.file_name())).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_have_a_number_that_changes_with_what_is_served_and_with_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    let agent = member(&coordinator, "a").await;
+    let mut sequence = 0;
+    let mut told = |coordinator: &Coordinator| {
+        sequence += 1;
+        coordinator.heartbeat(agent.agent, &beat(agent.epoch, sequence, 50)).unwrap().models
+    };
+    assert_eq!(told(&coordinator), None);
+    let cpu = model("cpu");
+    coordinator.add_model(None, &cpu, file(1)).unwrap();
+    let first = told(&coordinator);
+    assert!(first.is_some());
+    coordinator.add_model(None, &cpu, file(2)).unwrap();
+    assert_eq!(told(&coordinator), first, "nobody gets the second one yet");
+    let serving = |version, canary| Serving { version, pinned: false, canary };
+    let mut seen = vec![first];
+    for changed in [serving(2, None), serving(1, Some(Canary { version: 2, share: 0.5 }))] {
+        coordinator.serve_model(None, &cpu, changed).unwrap();
+        let now = told(&coordinator);
+        assert!(now.is_some() && !seen.contains(&now), "{now:?} after {seen:?}");
+        seen.push(now);
+    }
+    drop(coordinator);
+    let coordinator = on_disk(dir.path()).unwrap();
+    assert_eq!(told(&coordinator), seen[2], "the same after a restart");
+    coordinator.serve_model(None, &cpu, serving(1, None)).unwrap();
+    assert_eq!(told(&coordinator), first, "it follows from what is served alone");
+    // A model of the same name and number with another file is another one.
+    coordinator.remove_model(None, &cpu).unwrap();
+    assert_eq!(told(&coordinator), None);
+    coordinator.add_model(None, &cpu, file(3)).unwrap();
+    assert_ne!(told(&coordinator), first);
 }

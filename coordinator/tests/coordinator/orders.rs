@@ -12,6 +12,7 @@ use meanfield_coordinator::{
     Coordinator, Options,
     http::agents::Page,
     orders::{Order, Ordered, Scope, Terms},
+    settings::Settings,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ async fn a_change_for_another_state_is_refused() {
         on_off("/v1/pools/default/fallback"),
         on_off(&format!("/v1/agents/{id}/fallback")),
         set(&format!("/v1/agents/{id}/lifecycle"), json!({"state": "exploring"})),
+        set(&format!("/v1/agents/{id}/entitlement"), json!({"weight": 2.0})),
+        set("/v1/pools/default/scarcity", json!({"mode": "advise"})),
         set("/v1/pools/default/budget", json!({"percent": 5.0})),
         set("/v1/pools/default/capacity", json!({"cores": 9.0, "memory_gib": 8.0})),
     ];
@@ -121,10 +124,10 @@ async fn everything(served: &Served, directory: &std::path::Path) -> (Vec<String
     for path in ["/v1/agents", "/v1/pools", "/v1/pause", "/v1/fallback", "/v1/audit"] {
         seen.push(served.get(path).await.body);
     }
-    for path in ["capacity", "budget", "fallback"] {
+    for path in ["capacity", "budget", "fallback", "scarcity", "cuts"] {
         seen.push(served.get(&format!("/v1/pools/default/{path}")).await.body);
     }
-    for path in ["", "/pause", "/fallback", "/lifecycle"] {
+    for path in ["", "/pause", "/fallback", "/lifecycle", "/entitlement"] {
         seen.push(served.get(&format!("/v1/agents/{}{path}", agents[0].id)).await.body);
     }
     // The store is in use, so a copy is read.
@@ -155,6 +158,7 @@ async fn a_dry_run_of_any_change_changes_nothing() {
         served.coordinator.order(order, Terms::default()).await.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
     served.coordinator.set_forecast(&pool("default"), network(1)).await.unwrap();
+    served.coordinator.set_pool(&pool("spare"), Some(Settings::default())).await.unwrap();
     let before = everything(&served, dir.path()).await;
     let document: Value = send(served.bare(Method::GET, "/openapi.json")).await.json();
     let mut tried = BTreeSet::new();
@@ -164,7 +168,8 @@ async fn a_dry_run_of_any_change_changes_nothing() {
             if method == "get" || OF_AGENTS.contains(&id) {
                 continue;
             }
-            let path = template.replace("{id}", &agent.agent.to_string()).replace("{pool}", "default");
+            let of_pool = if id == "remove_pool" { "spare" } else { "default" };
+            let path = template.replace("{id}", &agent.agent.to_string()).replace("{pool}", of_pool);
             let method: Method = method.to_uppercase().parse().unwrap();
             if NO_ORDERS.contains(&id) {
                 let path = path.replace("{model}", "cpu").replace(&agent.agent.to_string(), "0000000000000000");
@@ -178,7 +183,10 @@ async fn a_dry_run_of_any_change_changes_nothing() {
                     Some(kind) if kind == "application/json" => request.json(&match id {
                         "set_capacity" => json!({"cores": 1.0, "memory_gib": 1.0}),
                         "set_budget" => json!({"percent": 50.0}),
+                        "set_pool" => json!({"kind": "tenant"}),
                         "set_lifecycle" => json!({"state": "fallback"}),
+                        "set_scarcity" => json!({"mode": "off", "ageing": 1.0}),
+                        "set_entitlement" => json!({"weight": 3.0, "minimum": {"cores": 1.0, "memory_gib": 1.0}}),
                         other => panic!("no example for {other}"),
                     }),
                     Some(_) => request.header("content-type", "application/octet-stream").body(network(2)),
@@ -198,7 +206,7 @@ async fn a_dry_run_of_any_change_changes_nothing() {
             tried.insert(id.to_owned());
         }
     }
-    assert_eq!(tried.len(), 19, "{tried:?}");
+    assert_eq!(tried.len(), 25, "{tried:?}");
     assert_eq!(served.coordinator.token(), token);
     served.ended().await.unwrap();
 }
@@ -259,7 +267,7 @@ async fn lists_can_be_filtered_and_paged() {
         ("b/x", "shop/cart", Category::Io),
         ("b/x", "mail/send", Category::Memory),
     ] {
-        let register = Register { name: name(agent), pool: pool(pool_name), category };
+        let register = Register { name: name(agent), pool: pool(pool_name), category, ..register(agent) };
         served.coordinator.register(register).await.unwrap();
     }
     let agents = async |query: &str| {
@@ -284,7 +292,7 @@ async fn lists_can_be_filtered_and_paged() {
     assert_eq!(pools("limit=2").await, (vec!["a".to_owned(), "b/x".to_owned()], Some("b/x".to_owned())));
     assert_eq!(pools("after=b/x").await.0, ["b/y"]);
     assert_eq!(pools("prefix=b").await.0, ["b/x", "b/y"]);
-    for (query, field) in [("limit=0", "limit"), ("after=c", "after"), ("name=a", "name")] {
+    for (query, field) in [("limit=0", "limit"), ("after=C", "after"), ("name=a", "name")] {
         let problem = served.get(&format!("/v1/pools?{query}")).await.problem();
         assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)));
     }

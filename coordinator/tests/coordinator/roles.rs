@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// Who may call an operation: the roles that it needs one of, none for those that need no token.
-const RULES: [(&str, &[Role]); 59] = [
+const RULES: [(&str, &[Role]); 68] = [
     ("register", &[Role::Agent]),
     ("heartbeat", &[Role::Agent]),
     ("heartbeats", &[Role::Agent]),
@@ -38,6 +38,8 @@ const RULES: [(&str, &[Role]); 59] = [
     ("resume_all", &[Role::Operator]),
     ("list_pools", &[Role::Reader]),
     ("show_pool", &[Role::Reader]),
+    ("set_pool", &[Role::Operator]),
+    ("remove_pool", &[Role::Operator]),
     ("set_capacity", &[Role::Operator]),
     ("clear_capacity", &[Role::Operator]),
     ("share_forecast", &[Role::Operator]),
@@ -51,6 +53,13 @@ const RULES: [(&str, &[Role]); 59] = [
     ("show_lifecycle", &[Role::Reader]),
     ("show_capacity", &[Role::Reader]),
     ("show_budget", &[Role::Reader]),
+    ("show_scarcity", &[Role::Reader]),
+    ("set_scarcity", &[Role::Operator]),
+    ("clear_scarcity", &[Role::Operator]),
+    ("list_cuts", &[Role::Reader]),
+    ("show_entitlement", &[Role::Reader]),
+    ("set_entitlement", &[Role::Operator]),
+    ("clear_entitlement", &[Role::Operator]),
     ("list_audit", &[Role::Reader]),
     ("watch_events", &[Role::Reader]),
     ("fallback_all", &[Role::Operator]),

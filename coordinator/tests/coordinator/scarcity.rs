@@ -22,6 +22,7 @@ fn claim(cores: f64, weight: f64) -> Claim {
         weight: Weight::clamped(weight),
         pending: Pods::default(),
         node_utilisation: Share::clamped(0.5),
+        node: None,
     }
 }
 

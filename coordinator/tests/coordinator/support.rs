@@ -5,7 +5,7 @@ use std::future::Future;
 use meanfield_common::{
     action::{Action, Step},
     identity::{AgentName, Category, Epoch, PoolName, Sequence},
-    mean_field::Contribution,
+    mean_field::{Aspects, Contribution},
     reward::Reward,
     state::{LocalState, Unit},
     wire::{Heartbeat, Problem, Register, Registered},
@@ -24,7 +24,7 @@ pub(crate) fn name(name: &str) -> AgentName {
 }
 
 pub(crate) fn register(agent: &str) -> Register {
-    Register { name: name(agent), pool: pool("default"), category: Category::Cpu }
+    Register { name: name(agent), pool: pool("default"), category: Category::Cpu, wants: Aspects::NONE }
 }
 
 /// A heartbeat whose numbers all follow from `level`, 0 to 100.

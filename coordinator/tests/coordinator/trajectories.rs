@@ -42,7 +42,7 @@ pub(crate) fn step(episode: u64, step: u32, level: u8) -> Recorded {
 }
 
 pub(crate) fn batch(epoch: Epoch, steps: impl IntoIterator<Item = Recorded>) -> Append {
-    Append { epoch, steps: steps.into_iter().collect::<Vec<_>>().try_into().unwrap() }
+    Append { epoch, steps: steps.into_iter().collect::<Vec<_>>().try_into().unwrap(), dropped: 0 }
 }
 
 /// All steps as an export has them.
@@ -125,7 +125,7 @@ async fn history() -> (Coordinator, Clock, BTreeMap<(u64, u64), Vec<Recorded>>, 
     for agent in 0..6 {
         let place = pool(if agent % 2 == 0 { "default" } else { "other" });
         let category = Category::ALL[agent % 3];
-        let register = Register { name: name(&format!("agent-{agent}")), pool: place, category };
+        let register = Register { name: name(&format!("agent-{agent}")), pool: place, category, ..register("a") };
         members.push(coordinator.register(register).await.unwrap());
     }
     let mut model = BTreeMap::new();

@@ -16,7 +16,7 @@ const NAMES: u64 = 1000;
 
 pub(super) async fn run(load: Load, progress: Progress, start: Instant) -> io::Result<Measured> {
     let (pace, swarm) = (Pace::per_second(load.churn), &load.swarm);
-    let mut link = Connection::open(swarm.address).await?;
+    let mut link = swarm.connect().await?;
     let mut member: Option<Registered> = None;
     for number in 0.. {
         let due = pace.due(number);

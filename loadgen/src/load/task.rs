@@ -53,7 +53,7 @@ impl Task {
     }
 
     pub(super) async fn run(mut self, pace: Pace, connections: u64, start: Instant) -> io::Result<Measured> {
-        let mut link = Connection::open(self.load.swarm.address).await?;
+        let mut link = self.load.swarm.connect().await?;
         let mut measured = Measured::new()?;
         for number in (self.place..).step_by(connections as usize) {
             let due = pace.due(number);

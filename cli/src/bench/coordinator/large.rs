@@ -6,11 +6,12 @@ use anyhow::Context;
 use meanfield_common::{
     batch::binary,
     identity::Category,
+    mean_field::Aspects,
     wire::{Register, Registered},
 };
 use meanfield_coordinator::{Clock, Coordinator, Options};
 use meanfield_loadgen::{
-    client::{Connection, post},
+    client::post,
     swarm::{Swarm, step},
 };
 use tokio::{
@@ -104,7 +105,7 @@ impl Populated {
     fn report_once(&mut self, runtime: &Runtime) -> anyhow::Result<()> {
         let requests = self.round()?;
         runtime.block_on(async {
-            let mut link = Connection::open(self.swarm.address).await?;
+            let mut link = self.swarm.connect().await?;
             for request in &requests {
                 let answer = link.send(request).await?;
                 anyhow::ensure!(answer.status == 200, "{}", String::from_utf8_lossy(answer.body));
@@ -152,7 +153,9 @@ async fn register(data: &Path, count: usize) -> anyhow::Result<Vec<Registered>> 
             let name = format!("namespace-{}/workload-{number}", number % 100).parse()?;
             let category = Category::ALL[number % Category::ALL.len()];
             let (coordinator, pool) = (coordinator.clone(), "default".parse()?);
-            tasks.spawn(async move { coordinator.register(Register { name, pool, category }).await });
+            tasks.spawn(
+                async move { coordinator.register(Register { name, pool, category, wants: Aspects::NONE }).await },
+            );
         }
         while let Some(registered) = tasks.join_next().await {
             agents.push(registered??);

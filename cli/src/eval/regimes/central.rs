@@ -35,7 +35,7 @@ pub fn plans(scenario: &Scenario, seed: u64, capacity: &Capacity) -> anyhow::Res
             let demand = tenant.arrivals[later] * tenant.workload.cpu_seconds();
             slot.need = Some(Need::from(&claim(&plan[step], demand, scenario, place, &cluster)));
         }
-        outcome = allocate(capacity, &mut slots, &mut order, outcome, 1.0);
+        outcome = allocate(capacity, &mut slots, &mut order, outcome, 1.0, 0.0);
         for ((slot, plan), tenant) in slots.iter().zip(&mut plans).zip(&tenants) {
             let Some(grant) = &slot.grant else { continue };
             let verdict = Verdict { scale: plan[step], clip: None };
@@ -65,5 +65,6 @@ fn claim(scale: &Scale, demand: f64, scenario: &Scenario, place: usize, cluster:
         weight: scenario.weight(place),
         pending: Pods::default(),
         node_utilisation: Share::clamped(0.0),
+        node: None,
     }
 }

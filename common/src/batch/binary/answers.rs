@@ -24,6 +24,16 @@ const FALLBACK: u16 = 128;
 /// Times 0 for none, or one more than the place among all states.
 const LIFECYCLE: u16 = 256;
 const ALLOWANCE: u16 = 1024;
+const MODELS: u16 = 2048;
+const ADVISED_CORES: u16 = 4096;
+const ADVISED_MEMORY: u16 = 8192;
+const VALID: u16 = 16384;
+const NODES: u16 = 32768;
+
+/// The parts of details.
+const STATES: u8 = 1;
+const CATEGORIES: u8 = 2;
+const PERCENTILES: u8 = 4;
 
 /// Why one heartbeat was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +56,12 @@ pub fn refused(out: &mut Vec<u8>, kind: &str, detail: &str) {
 
 /// Appends that a heartbeat was taken.
 pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
-    let Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast, allowance } = answer;
+    let Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast, allowance, models } = answer;
     let grant = scarcity.and_then(|scarcity| scarcity.grant);
     let (cores, memory) = (grant.and_then(|grant| grant.cores), grant.and_then(|grant| grant.memory_gib));
+    let advice = scarcity.and_then(|scarcity| scarcity.advice);
+    let advised = (advice.and_then(|advice| advice.cores), advice.and_then(|advice| advice.memory_gib));
+    let valid = scarcity.and_then(|scarcity| scarcity.valid_ms);
     let flags = [
         (directives.paused, PAUSED),
         (team_reward.is_some(), TEAM),
@@ -59,6 +72,11 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
         (auxiliary.detail.is_some(), DETAIL),
         (directives.fallback, FALLBACK),
         (allowance.is_some(), ALLOWANCE),
+        (models.is_some(), MODELS),
+        (advised.0.is_some(), ADVISED_CORES),
+        (advised.1.is_some(), ADVISED_MEMORY),
+        (valid.is_some(), VALID),
+        (scarcity.is_some_and(|scarcity| scarcity.nodes), NODES),
     ];
     let flags = flags.iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag);
     let wanted = Lifecycle::ALL.iter().position(|state| directives.lifecycle == Some(*state));
@@ -78,6 +96,11 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
     }
     put(out, cores.map(Cores::get).as_slice());
     put(out, memory.map(Gibibytes::get).as_slice());
+    put(out, advised.0.map(Cores::get).as_slice());
+    put(out, advised.1.map(Gibibytes::get).as_slice());
+    if let Some(valid) = valid {
+        out.extend_from_slice(&valid.to_le_bytes());
+    }
     if let Some(digest) = forecast {
         out.extend_from_slice(digest.bytes());
     }
@@ -85,14 +108,18 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
         out.extend_from_slice(&millicores.to_le_bytes());
         out.extend_from_slice(&mebibytes.to_le_bytes());
     }
-    if let Some(Detail { states, categories, percentiles }) = &auxiliary.detail {
-        put(out, states);
-        for Kind { others, fields } in categories {
-            out.extend_from_slice(&others.to_le_bytes());
-            put(out, fields.map(|one| moments(&one)).as_flattened());
-        }
-        put(out, percentiles.as_flattened());
+    if let Some(models) = models {
+        out.extend_from_slice(&models.to_le_bytes());
     }
+    let Some(Detail { states, categories, percentiles }) = &auxiliary.detail else { return };
+    let parts = [(states.is_some(), STATES), (categories.is_some(), CATEGORIES), (percentiles.is_some(), PERCENTILES)];
+    out.push(parts.iter().filter(|(there, _)| *there).fold(0, |parts, (_, part)| parts | part));
+    put(out, states.as_ref().map_or(&[], <[f64; 7]>::as_slice));
+    for Kind { others, fields } in categories.iter().flatten() {
+        out.extend_from_slice(&others.to_le_bytes());
+        put(out, fields.map(|one| moments(&one)).as_flattened());
+    }
+    put(out, percentiles.as_ref().map_or(&[], |all| all.as_flattened()));
 }
 
 fn moments(one: &Moments) -> [f64; 3] {
@@ -133,22 +160,30 @@ fn read_taken(bytes: &mut Bytes<'_>) -> Option<Answer> {
     let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] = fields(bytes)?;
     let team_reward = if has(TEAM) { Some(bytes.f64()?) } else { None };
     let scarcity = if has(SCARCITY) { Some(bytes.floats::<6>()?) } else { None };
-    let cores = if has(CORES) { Some(Cores::clamped(bytes.f64()?)) } else { None };
-    let memory_gib = if has(MEMORY) { Some(Gibibytes::clamped(bytes.f64()?)) } else { None };
-    let grant = (has(CORES) || has(MEMORY)).then_some(Grant { cores, memory_gib });
+    let grant = read_cap(bytes, has(CORES), has(MEMORY))?;
+    let advice = read_cap(bytes, has(ADVISED_CORES), has(ADVISED_MEMORY))?;
+    let valid_ms = if has(VALID) { Some(bytes.u64()?) } else { None };
     let scarcity = scarcity.map(|[free, load, saturation, unscheduled, memory, price]| {
         let headroom = Headroom { free, load, saturation, unscheduled, memory };
-        Scarcity { headroom, price, grant }
+        Scarcity { headroom, price, grant, valid_ms, advice, nodes: has(NODES) }
     });
     let forecast = if has(FORECAST) { Some(Digest::from(bytes.take()?)) } else { None };
     let allowance = if has(ALLOWANCE) { Some(Moving::clamped(bytes.u32()?.into(), bytes.u32()?.into())) } else { None };
+    let models = if has(MODELS) { Some(bytes.u64()?) } else { None };
     let detail = if has(DETAIL) { Some(read_detail(bytes)?) } else { None };
     let auxiliary =
         AuxiliaryState { others, cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation, detail };
     let lifecycle =
         usize::from(flags / LIFECYCLE % 4).checked_sub(1).and_then(|place| Lifecycle::ALL.get(place).copied());
     let directives = Directives { paused: has(PAUSED), fallback: has(FALLBACK), lifecycle };
-    Some(Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast, allowance })
+    Some(Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast, allowance, models })
+}
+
+/// A cap of the parts that there are; none where there is neither.
+fn read_cap(bytes: &mut Bytes<'_>, cores: bool, memory: bool) -> Option<Option<Grant>> {
+    let cores = if cores { Some(Cores::clamped(bytes.f64()?)) } else { None };
+    let memory_gib = if memory { Some(Gibibytes::clamped(bytes.f64()?)) } else { None };
+    Some((cores.is_some() || memory_gib.is_some()).then_some(Grant { cores, memory_gib }))
 }
 
 fn fields(bytes: &mut Bytes<'_>) -> Option<[Moments; 6]> {
@@ -161,12 +196,21 @@ fn fields(bytes: &mut Bytes<'_>) -> Option<[Moments; 6]> {
 }
 
 fn read_detail(bytes: &mut Bytes<'_>) -> Option<Detail> {
-    let mut detail = Detail { states: bytes.floats()?, ..Detail::default() };
-    for kind in &mut detail.categories {
-        *kind = Kind { others: bytes.u64()?, fields: fields(bytes)? };
+    let parts = bytes.u8()?;
+    let has = |part: u8| parts & part != 0;
+    let mut detail = Detail::default();
+    if has(STATES) {
+        detail.states = Some(bytes.floats()?);
     }
-    for percentiles in &mut detail.percentiles {
-        *percentiles = bytes.floats()?;
+    if has(CATEGORIES) {
+        for kind in detail.categories.insert(Default::default()) {
+            *kind = Kind { others: bytes.u64()?, fields: fields(bytes)? };
+        }
+    }
+    if has(PERCENTILES) {
+        for percentiles in detail.percentiles.insert(Default::default()) {
+            *percentiles = bytes.floats()?;
+        }
     }
     Some(detail)
 }

@@ -8,7 +8,7 @@ use crate::{
     budget::Moving,
     identity::{AgentId, Epoch, Sequence},
     invalid::Invalid,
-    scarcity::{Amount, Claim},
+    scarcity::{Amount, Claim, Node, NodeId},
     state::LocalState,
     wire::Heartbeat,
 };
@@ -17,12 +17,15 @@ const ROUND: u8 = 1;
 const CLAIM: u8 = 2;
 const DETAIL: u8 = 4;
 const MOVING: u8 = 8;
+/// Behind a claim only.
+const NODE: u8 = 16;
 
 /// Bytes of a heartbeat without what is optional, behind its flags.
 const PLAIN: usize = 3 + 16 + 2 * 8 + 8 * 8;
 const OF_ROUND: usize = 8;
 const OF_CLAIM: usize = 7 * 8 + 4;
 const OF_MOVING: usize = 2 * 4;
+const OF_NODE: usize = 3 * 8;
 
 /// Appends a batch.
 pub fn write<'a>(out: &mut Vec<u8>, heartbeats: impl ExactSizeIterator<Item = (AgentId, &'a Heartbeat)>) {
@@ -31,7 +34,8 @@ pub fn write<'a>(out: &mut Vec<u8>, heartbeats: impl ExactSizeIterator<Item = (A
         let Heartbeat { epoch, sequence, round, state, action, reward, claim, detail, moving } = beat;
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(round.is_some(), ROUND) | flag(claim.is_some(), CLAIM);
-        out.push(flags | flag(*detail, DETAIL) | flag(moving.is_some(), MOVING));
+        let node = claim.and_then(|claim| claim.node);
+        out.push(flags | flag(*detail, DETAIL) | flag(moving.is_some(), MOVING) | flag(node.is_some(), NODE));
         out.extend([action.cpu, action.memory, action.replicas].map(|step| step.sign() as u8));
         out.extend_from_slice(agent.0.as_bytes());
         out.extend_from_slice(&epoch.0.to_le_bytes());
@@ -50,12 +54,16 @@ pub fn write<'a>(out: &mut Vec<u8>, heartbeats: impl ExactSizeIterator<Item = (A
         if let Some(round) = round {
             out.extend_from_slice(&round.to_le_bytes());
         }
-        if let Some(Claim { wanted, held, offered, weight, pending, node_utilisation }) = claim {
+        if let Some(Claim { wanted, held, offered, weight, pending, node_utilisation, node: _ }) = claim {
             for amount in [wanted, held] {
                 put(out, &[amount.cores.get(), amount.memory_gib.get()]);
             }
             put(out, &[offered.get(), weight.get(), node_utilisation.get()]);
             out.extend_from_slice(&pending.get().to_le_bytes());
+        }
+        if let Some(Node { id, allocatable }) = node {
+            out.extend_from_slice(&id.0.to_le_bytes());
+            put(out, &[allocatable.cores.get(), allocatable.memory_gib.get()]);
         }
         if let Some(Moving { millicores, mebibytes }) = moving {
             out.extend_from_slice(&millicores.to_le_bytes());
@@ -81,12 +89,13 @@ impl<'a> Reader<'a> {
         let mut rest = bytes;
         for number in 0..count {
             let flags = rest.u8().ok_or(Malformed::Short(number))?;
-            if flags & !(ROUND | CLAIM | DETAIL | MOVING) != 0 {
+            let stray = flags & (CLAIM | NODE) == NODE;
+            if stray || flags & !(ROUND | CLAIM | DETAIL | MOVING | NODE) != 0 {
                 return Err(Malformed::Unknown(number));
             }
             let more = |flag, length| if flags & flag == 0 { 0 } else { length };
             let length = PLAIN + more(ROUND, OF_ROUND) + more(CLAIM, OF_CLAIM) + more(MOVING, OF_MOVING);
-            rest.skip(length).ok_or(Malformed::Short(number))?;
+            rest.skip(length + more(NODE, OF_NODE)).ok_or(Malformed::Short(number))?;
         }
         if rest.0.is_empty() { Ok(Self { left: count, bytes }) } else { Err(Malformed::Long(rest.0.len())) }
     }
@@ -105,6 +114,7 @@ impl Iterator for Reader<'_> {
         let (l, reward) = (bytes.floats::<7>()?, bytes.f64()?);
         let round = if flags & ROUND != 0 { Some(bytes.u64()?) } else { None };
         let claim = if flags & CLAIM != 0 { Some((bytes.floats::<7>()?, bytes.take()?)) } else { None };
+        let node = if flags & NODE != 0 { Some((bytes.u64()?, bytes.floats::<2>()?)) } else { None };
         let moving = if flags & MOVING != 0 { Some((bytes.u32()?, bytes.u32()?)) } else { None };
         let heartbeat = || {
             Ok(Heartbeat {
@@ -114,7 +124,9 @@ impl Iterator for Reader<'_> {
                 state: state(l)?,
                 action: action(steps)?,
                 reward: reward.try_into()?,
-                claim: claim.map(|(floats, pending)| read_claim(floats, u32::from_le_bytes(pending))).transpose()?,
+                claim: claim
+                    .map(|(floats, pending)| read_claim(floats, u32::from_le_bytes(pending), node))
+                    .transpose()?,
                 detail: flags & DETAIL != 0,
                 moving: moving.map(|(cpu, memory)| Moving::new(cpu.into(), memory.into())).transpose()?,
             })
@@ -151,7 +163,15 @@ fn action(steps: [u8; 3]) -> Result<Action, Invalid> {
     Ok(Action { cpu: step(0, "action.cpu")?, memory: step(1, "action.memory")?, replicas: step(2, "action.replicas")? })
 }
 
-fn read_claim(floats: [f64; 7], pending: u32) -> Result<Claim, Invalid> {
+fn read_node((id, [cores, memory]): (u64, [f64; 2])) -> Result<Node, Invalid> {
+    let allocatable = Amount {
+        cores: cores.try_into().map_err(of("claim.node.allocatable.cores"))?,
+        memory_gib: memory.try_into().map_err(of("claim.node.allocatable.memory_gib"))?,
+    };
+    Ok(Node { id: NodeId(id), allocatable })
+}
+
+fn read_claim(floats: [f64; 7], pending: u32, node: Option<(u64, [f64; 2])>) -> Result<Claim, Invalid> {
     let [wanted_cores, wanted_memory, held_cores, held_memory, offered, weight, nodes] = floats;
     Ok(Claim {
         wanted: Amount {
@@ -166,5 +186,6 @@ fn read_claim(floats: [f64; 7], pending: u32) -> Result<Claim, Invalid> {
         weight: weight.try_into().map_err(of("claim.weight"))?,
         pending: u64::from(pending).try_into().map_err(of("claim.pending"))?,
         node_utilisation: nodes.try_into().map_err(of("claim.node_utilisation"))?,
+        node: node.map(read_node).transpose()?,
     })
 }

@@ -31,6 +31,7 @@ use super::{
     question::{EXPORT, Question},
 };
 use crate::{
+    access::Caller,
     coordinator::Coordinator,
     error::Error,
     trajectories::{
@@ -121,7 +122,8 @@ impl Drop for Pipe {
 
 /// Import steps that were exported, as CSV or Parquet.
 ///
-/// What is there already changes nothing. A file with a bad row is taken up to that row, and may be sent again.
+/// What is there already changes nothing. A file with a bad row is taken up to that row, and may be sent again. The audit
+/// log has an entry before the first step is taken, and one with what came of it.
 #[utoipa::path(
     post,
     path = "/v1/trajectories/import",
@@ -140,18 +142,13 @@ pub async fn import(
     _: NoQuery,
     request: Request,
 ) -> Response {
-    let imported = match take(&coordinator, request).await {
-        Ok(appended) => {
-            let states = [Value::Null, json!(appended)];
-            let noted = coordinator.note(&caller, "trajectories.import", "trajectories".to_owned(), states).await;
-            noted.map(|()| appended).map_err(Refusal::from)
-        }
-        Err(refusal) => Err(refusal),
-    };
+    let imported = take(&coordinator, &caller, request).await;
     respond(&coordinator, imported.and_then(|appended| encode(StatusCode::OK, &appended)))
 }
 
-async fn take(coordinator: &Coordinator, request: Request) -> Result<Appended, Refusal> {
+/// Steps are in another database than the audit log, and an import may be many commits. So there is an entry before it,
+/// and whatever becomes of it there is no import that nobody is named for.
+async fn take(coordinator: &Coordinator, caller: &Caller, request: Request) -> Result<Appended, Refusal> {
     let formats = [Format::Csv, Format::Parquet];
     let format =
         formats.into_iter().find(|format| body::is(request.headers(), format.media_type())).ok_or_else(|| {
@@ -183,8 +180,16 @@ async fn take(coordinator: &Coordinator, request: Request) -> Result<Appended, R
     drop(sender);
     let failed = |reason| Refusal::from(Error::Io { what: "keeping an import", reason });
     let file = kept.await.map_err(|_| Refusal::from(Error::Closed))?.map_err(failed)?;
+    let note = async |action, after| {
+        let noted = coordinator.note(caller, action, "trajectories".to_owned(), [Value::Null, after]).await;
+        noted.map_err(Refusal::from)
+    };
+    note("trajectories.import", json!({ "format": format.media_type(), "bytes": size })).await?;
     let importer = coordinator.clone();
-    task::spawn_blocking(move || read(&importer, file, format)).await.map_err(|_| Refusal::from(Error::Closed))?
+    let taken = task::spawn_blocking(move || read(&importer, file, format)).await;
+    let taken = taken.map_err(|_| Refusal::from(Error::Closed))??;
+    note("trajectories.imported", json!(taken)).await?;
+    Ok(taken)
 }
 
 fn keep(mut file: File, mut pieces: mpsc::Receiver<Bytes>) -> io::Result<File> {

@@ -3,38 +3,44 @@
 //! `trajectories/` is the database: a keyspace `index` and one `segment-N` for each segment, so that dropping a segment
 //! deletes its files. `trajectories.commits` is the [`Witness`] next to it. After a crash the database drops what it cannot
 //! read at the end of its journal, which is right for a torn write and wrong for a damaged file; the witness tells them
-//! apart. The journals are copied before the database opens them and put back when the start is refused: what can still
-//! be rescued is then not lost by having looked.
+//! apart. A start is tried on a copy first, see [`rehearsal`]: what can still be rescued is then not lost by having looked.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Seek},
     ops::ControlFlow,
-    os::unix::fs::FileExt,
-    panic::catch_unwind,
+    panic::UnwindSafe,
     path::{Path, PathBuf},
 };
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, config::CompressionPolicy};
 use parking_lot::RwLock;
+use rustix::{
+    fs::{SeekFrom, seek},
+    io::Errno,
+};
 
 use super::{Direction, Error, Store, Table, Visit, Writes};
 use crate::{
-    store::{Witness, corrupt},
+    store::{Witness, corrupt, rehearsal},
     trajectories::keys,
 };
 
 const DATABASE: &str = "trajectories";
 const COMMITS: &str = "trajectories.commits";
-const COPIES: &str = "trajectories.journals";
-const JOURNAL: &str = "jnl";
+/// Where the database keeps files that it writes once.
+const TABLES: &str = "tables";
+/// Where it keeps its trees, and the file in each that says which version of it counts.
+const KEYSPACES: &str = "keyspaces";
+const CURRENT: &str = "current";
 const INDEX: &str = "index";
 const SEGMENT: &str = "segment-";
 
-/// What a start reads again at most, and what is not in tables yet.
-const JOURNALS: u64 = 128 << 20;
-const MEMTABLE: u64 = 16 << 20;
+/// What a start reads again at most, and what is not in tables yet: as much as the database keeps by itself, since smaller
+/// tables are written more often, beside the flushes that agents wait for.
+const JOURNALS: u64 = 256 << 20;
+const MEMTABLE: u64 = 64 << 20;
 const CACHE: u64 = 32 << 20;
 
 /// Tables in a directory. The caller holds the directory's lock.
@@ -47,32 +53,39 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the tables in a directory, or makes them if there are none.
+    /// Tries the start on a copy, hands that to `read`, and changes nothing.
     ///
     /// # Errors
-    /// If the directory cannot be used or what is in it is damaged. Damage is left as it is.
-    pub fn open(directory: &Path) -> Result<Self, Error> {
-        let (path, copies) = (directory.join(DATABASE), directory.join(COPIES));
-        put_back(&copies, &path)?;
-        copy_journals(&path, &copies)?;
-        // Some damage makes the database panic; for us that is one more way of saying that it cannot be read.
-        let reason = "is damaged: reading it panicked; nothing was changed, restore it from a backup";
-        let panicked = |_| Err(Error::Database { path: path.clone(), reason: reason.to_owned() });
-        let opened = catch_unwind(|| Self::start(directory, &path)).unwrap_or_else(panicked);
-        match &opened {
-            Ok(_) => remove(&copies)?,
-            Err(_) => put_back(&copies, &path)?,
-        }
-        opened
+    /// If the directory cannot be used or what is in it is damaged.
+    pub(crate) fn rehearse(
+        directory: &Path,
+        read: impl FnOnce(Self) -> Result<(), Error> + UnwindSafe,
+    ) -> Result<(), Error> {
+        let parts = &[DATABASE, COMMITS];
+        let start = |copy: &Path| {
+            look_at_trees(&copy.join(DATABASE), &directory.join(DATABASE))?;
+            read(Self::start(copy, directory)?)
+        };
+        rehearsal::run(directory, parts, copy, start).map(drop)
     }
 
-    fn start(directory: &Path, path: &Path) -> Result<Self, Error> {
+    /// Opens the tables in a directory, or makes them if there are none. What is there was rehearsed.
+    ///
+    /// # Errors
+    /// If the directory cannot be used or what is in it is damaged.
+    pub fn open(directory: &Path) -> Result<Self, Error> {
+        Self::start(directory, directory)
+    }
+
+    /// Opens the tables in one directory and names another in errors, which is the one that it is a copy of.
+    fn start(directory: &Path, named: &Path) -> Result<Self, Error> {
+        let (database, witness_path) = (directory.join(DATABASE), directory.join(COMMITS));
+        let (path, commits) = (&named.join(DATABASE), named.join(COMMITS));
         let failed = |error| failed(path, &error);
-        let (witness_path, lost) = (directory.join(COMMITS), !path.exists());
-        if lost && witness_path.exists() {
+        if !database.exists() && witness_path.exists() {
             return Err(corrupt(path, keys::COMMIT, "is missing with everything else"));
         }
-        let builder = Database::builder(path).max_journaling_size(JOURNALS).cache_size(CACHE).worker_threads(1);
+        let builder = Database::builder(&database).max_journaling_size(JOURNALS).cache_size(CACHE).worker_threads(1);
         let database = builder.open().map_err(failed)?;
         let index = database.keyspace(INDEX, options).map_err(failed)?;
         let mut segments = BTreeMap::new();
@@ -96,14 +109,14 @@ impl Disk {
         } else {
             Witness::open(&witness_path)
         };
-        let witness = witness.map_err(Error::io(&witness_path))?;
-        let known = match witness.last().map_err(Error::io(&witness_path))? {
+        let witness = witness.map_err(Error::io(&commits))?;
+        let known = match witness.last().map_err(Error::io(&commits))? {
             Some(last) if last <= commit => {
                 let path = path.to_owned();
                 return Ok(Self { path, database, index, segments: RwLock::new(segments), witness });
             }
             Some(last) => format!("{last} were acknowledged"),
-            None => format!("{witness_path:?} does not say how many were acknowledged"),
+            None => format!("{commits:?} does not say how many were acknowledged"),
         };
         Err(corrupt(path, keys::COMMIT, format!("has {commit} commits but {known}")))
     }
@@ -196,61 +209,44 @@ fn failed(path: &Path, error: &fjall::Error) -> Error {
     }
 }
 
-fn journals(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(Error::io(directory))?,
+/// Opens every tree for itself. Some damage makes a tree panic, and where the database opens it, that happens under a lock
+/// which its destructor then finds poisoned: the process would abort instead of saying what is wrong.
+fn look_at_trees(database: &Path, named: &Path) -> Result<(), Error> {
+    let keyspaces = match fs::read_dir(database.join(KEYSPACES)) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+        keyspaces => keyspaces.map_err(Error::io(named))?,
     };
-    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let paths: Result<Vec<_>, _> = paths.collect();
-    let journal = |path: &PathBuf| path.extension().is_some_and(|extension| extension == JOURNAL);
-    Ok(paths.map_err(Error::io(directory))?.into_iter().filter(journal).collect())
-}
-
-/// Copies every journal. The copies appear under their name only when all are there.
-fn copy_journals(database: &Path, copies: &Path) -> Result<(), Error> {
-    let half = copies.with_extension("half");
-    remove(&half)?;
-    fs::create_dir(&half).map_err(Error::io(&half))?;
-    for journal in journals(database)? {
-        let name = journal.file_name().unwrap_or_default();
-        copy(&journal, &half.join(name)).map_err(Error::io(&journal))?;
+    for keyspace in keyspaces {
+        let path = keyspace.map_err(Error::io(named))?.path();
+        // Without it the tree is one that a crash has left half-made, which the database removes.
+        if path.join(CURRENT).exists() {
+            let opened = lsm_tree::Config::new(&path, Default::default(), Default::default()).open();
+            opened.map_err(|error| failed(named, &error.into()))?;
+        }
     }
-    fs::rename(&half, copies).map_err(Error::io(copies))
+    Ok(())
 }
 
-/// Copies a file but for its holes: most of a journal is room for what is to come.
+/// Copies a file: tables by a second name, since they are never written again and may be large, and others but for their
+/// holes, since most of a journal is room for what is to come.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    const PIECE: usize = 64 << 10;
-    let (mut source, target) = (File::open(from)?, File::create(to)?);
-    let (mut piece, empty, mut at) = (vec![0; PIECE], vec![0; PIECE], 0);
+    let table = from.parent().and_then(Path::file_name).is_some_and(|directory| directory == TABLES);
+    if table && fs::hard_link(from, to).is_ok() {
+        return Ok(());
+    }
+    let (source, target) = (File::open(from)?, File::create(to)?);
+    let length = source.metadata()?.len();
+    let mut at = 0;
     loop {
-        let read = source.read(&mut piece)?;
-        if read == 0 {
-            return target.set_len(at);
-        }
-        if piece[..read] != empty[..read] {
-            target.write_all_at(&piece[..read], at)?;
-        }
-        at += read as u64;
-    }
-}
-
-/// Puts copies back that a refused start, or one that was cut off, has left.
-fn put_back(copies: &Path, database: &Path) -> Result<(), Error> {
-    for copy in journals(copies)? {
-        let target = database.join(copy.file_name().unwrap_or_default());
-        // Where the start got far enough to be done with a journal, it is in tables.
-        if target.exists() {
-            self::copy(&copy, &target).map_err(Error::io(&copy))?;
-        }
-    }
-    remove(copies)
-}
-
-fn remove(directory: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(directory)(error)),
-        _ => Ok(()),
+        let data = match seek(&source, SeekFrom::Data(at)) {
+            Err(Errno::NXIO) => return target.set_len(length),
+            data => data?,
+        };
+        at = seek(&source, SeekFrom::Hole(data))?;
+        let mut source = &source;
+        source.seek(io::SeekFrom::Start(data))?;
+        let mut target = &target;
+        target.seek(io::SeekFrom::Start(data))?;
+        io::copy(&mut source.take(at - data), &mut target)?;
     }
 }

@@ -1,0 +1,95 @@
+//! `meanfield ctl tokens`: makes, lists and revokes tokens.
+
+pub mod args;
+
+use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
+
+use anyhow::Context;
+use meanfield_coordinator::access::NewToken;
+use serde_json::{Value, to_value};
+
+use super::{
+    agents::all,
+    args::Format,
+    audit::time,
+    client::{Body, Client},
+    output::{self, Column},
+    route::Route,
+};
+use args::{Create, TokensCommand};
+
+const COLUMNS: [Column; 9] = [
+    ("ID", "/id"),
+    ("NAME", "/name"),
+    ("ROLE", "/role"),
+    ("POOL", "/pool"),
+    ("AGENTS", "/agents"),
+    ("RATE", "/rate"),
+    ("MADE BY", "/created_by"),
+    ("EXPIRES", "/expires"),
+    ("EXPIRED", "/expired"),
+];
+
+pub async fn run(command: &TokensCommand) -> anyhow::Result<()> {
+    match command {
+        TokensCommand::Create(args) => create(args).await,
+        TokensCommand::List(args) => {
+            let client = Client::new(&args.access)?;
+            let mut tokens = all(&client, Route::ListTokens, "", "tokens", &[], args.limit).await?;
+            if client.format == Format::Table {
+                tokens["tokens"].as_array_mut().into_iter().flatten().for_each(dates);
+            }
+            output::list(client.format, &tokens, "/tokens", &COLUMNS);
+            Ok(())
+        }
+        TokensCommand::Revoke(args) => {
+            let client = Client::new(&args.access)?;
+            let answer = client.ask(Route::RevokeToken, &args.id.to_string(), Body::None).await?;
+            output::answered(client.format, &answer);
+            Ok(())
+        }
+    }
+}
+
+/// Seconds since 1970 as people read them.
+fn dates(token: &mut Value) {
+    for field in ["created", "expires"] {
+        if let Some(seconds) = token[field].as_u64() {
+            token[field] = time(seconds.saturating_mul(1000)).into();
+        }
+    }
+}
+
+async fn create(args: &Create) -> anyhow::Result<()> {
+    let new = NewToken {
+        name: args.name.clone(),
+        role: args.role.into(),
+        pool: args.pool.clone(),
+        agents: args.agents.clone(),
+        expires_in_s: args.expires_in.map(|life| life.as_secs()),
+        rate: args.rate,
+    };
+    let client = Client::new(&args.access)?;
+    // Before there is a token: one that is shown once must not be lost to a file that cannot be written.
+    let file = args.file.as_deref().map(|path| open(path).map(|file| (path, file))).transpose()?;
+    let mut issued = client.ask(Route::CreateToken, "", Body::Json(to_value(new)?)).await?;
+    if let Some((path, mut file)) = file {
+        let token = issued["token"].take();
+        let text = format!("{}\n", token.as_str().unwrap_or_default());
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(|| path.display().to_string())?;
+        if let Some(fields) = issued.as_object_mut() {
+            fields.remove("token");
+        }
+    }
+    if client.format == Format::Table {
+        dates(&mut issued);
+    }
+    output::detail(client.format, &issued);
+    Ok(())
+}
+
+/// A new file that nobody else may read.
+fn open(path: &Path) -> anyhow::Result<std::fs::File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.with_context(|| path.display().to_string())
+}

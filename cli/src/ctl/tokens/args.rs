@@ -1,0 +1,87 @@
+//! Settings of `meanfield ctl tokens`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand, ValueEnum};
+use meanfield_common::identity::{AgentName, PoolName};
+use meanfield_coordinator::access::{Pattern, Role, TokenId};
+
+use crate::{args::duration, ctl::args::Access};
+
+#[derive(Debug, Subcommand)]
+pub enum TokensCommand {
+    /// Make a token. Its text is shown now and never again.
+    Create(Create),
+    /// List tokens, without their secrets.
+    List(List),
+    /// Revoke a token: no request with it is taken any more.
+    Revoke(Revoke),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    /// Be an agent, within one pool.
+    Agent,
+    /// Look at everything but tokens.
+    Reader,
+    /// What readers may, and change what agents do.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Agent => Self::Agent,
+            RoleName::Reader => Self::Reader,
+            RoleName::Operator => Self::Operator,
+            RoleName::Admin => Self::Admin,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Who or what it is for, in the form of agents' names.
+    #[arg(value_name = "NAME")]
+    pub name: AgentName,
+    /// What it allows.
+    #[arg(long, value_enum)]
+    pub role: RoleName,
+    /// The pool of an agent's token.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<PoolName>,
+    /// The names that an agent's token may be used for, such as `shop/*` [default: all of the pool].
+    #[arg(long, value_name = "PATTERN")]
+    pub agents: Option<Pattern>,
+    /// When it expires, such as 90days [default: never].
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub expires_in: Option<Duration>,
+    /// Requests a second [default: as configured for its role].
+    #[arg(long, value_name = "REQUESTS")]
+    pub rate: Option<u32>,
+    /// Write the token's text to this new file, for its owner only, instead of showing it.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: Access,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// How many at most [default: all].
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    #[command(flatten)]
+    pub access: Access,
+}
+
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// Its id, as `list` has it.
+    #[arg(value_name = "ID")]
+    pub id: TokenId,
+    #[command(flatten)]
+    pub access: Access,
+}
