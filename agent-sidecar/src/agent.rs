@@ -1,6 +1,6 @@
 //! One agent, one step: observe, heartbeat, record, decide, guard, actuate.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 use meanfield_common::{
     action::Action,
@@ -62,7 +62,7 @@ impl fmt::Debug for Fallback {
 }
 
 /// What an agent carries from one step to the next.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Memory {
     /// What was done in the step before, and what that costs whatever comes of it.
     action: Action,
@@ -229,9 +229,9 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         if answer.is_none() {
             self.memory.told.miss(seen.seconds);
         }
-        if let Some(answer) = answer {
+        if let Some(answer) = &answer {
             self.memory.told.hear(answer.scarcity, answer.allowance);
-            self.memory.auxiliary = answer.auxiliary;
+            self.memory.auxiliary.clone_from(&answer.auxiliary);
             if answer.directives.paused != self.memory.directives.paused {
                 let word = if answer.directives.paused { "paused" } else { "resumed" };
                 tracing::info!(agent = %self.target.name, "{word} by the coordinator");
@@ -248,11 +248,12 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         }
 
         // Record.
-        let team = answer.and_then(|answer| answer.team_reward);
+        let team = answer.as_ref().and_then(|answer| answer.team_reward);
         self.policy.feedback(Feedback { own: reward, team, team_lag: usize::from(round.is_some()) })?;
 
         // Decide.
-        let Memory { auxiliary, directives: Directives { paused, fallback, .. }, action: previous, .. } = self.memory;
+        let Memory { auxiliary, directives, action: previous, .. } = self.memory.clone();
+        let Directives { paused, fallback, .. } = directives;
         let scarcity = self.memory.told.now();
         let (target, auxiliary) = (&self.target, &auxiliary);
         let uncut = self.memory.uncut.unwrap_or(seen.scale);
@@ -354,7 +355,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
     pub fn move_to(&mut self, environment: E) {
         self.environment = environment;
         self.recorder.iter_mut().for_each(Recorder::interrupt);
-        let Memory { auxiliary, directives, .. } = self.memory;
+        let Memory { auxiliary, directives, .. } = mem::take(&mut self.memory);
         // What was granted was for another workload's need.
         self.memory = Memory { auxiliary, directives, ..Memory::default() };
     }

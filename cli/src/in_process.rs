@@ -117,7 +117,7 @@ mod tests {
         }
         async fn heartbeat(&mut self, agent: AgentId, heartbeat: &Heartbeat) -> Result<Answer, Error> {
             let answer = self.link.heartbeat(agent, heartbeat).await?;
-            self.answers.send((self.place, answer)).unwrap();
+            self.answers.send((self.place, answer.clone())).unwrap();
             Ok(answer)
         }
         async fn leave(&mut self, agent: AgentId, leave: &Leave) -> Result<(), Error> {

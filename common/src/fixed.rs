@@ -14,13 +14,21 @@ pub const LARGEST: f64 = 1_048_576.0;
 
 const SCALE: f64 = (1_u64 << 30) as f64;
 
+/// The nearest whole number, ties to even, of anything within 2^51: beyond 2^52 floats have no bits below the point, so
+/// adding so much rounds. Two additions that vectorise, where [`f64::round_ties_even`] is a call on processors without
+/// an instruction for it.
+fn whole_nearest(value: f64) -> f64 {
+    const SHIFT: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    (value + SHIFT) - SHIFT
+}
+
 impl Fixed {
     /// The nearest fixed-point number. Magnitudes above [`LARGEST`] are cut to it and NaN becomes 0: the validated
     /// types in front never let either through, and a sum must stay sound whatever happens.
     #[must_use]
     pub fn nearest(value: f64) -> Self {
         // The cast of a float to an integer saturates, and turns NaN into 0.
-        Self((value.clamp(-LARGEST, LARGEST) * SCALE).round_ties_even() as i64)
+        Self(whole_nearest(value.clamp(-LARGEST, LARGEST) * SCALE) as i64)
     }
 
     /// The raw integer, in units of 2^-30.
@@ -38,7 +46,7 @@ impl Unit {
     /// The nearest one, the same number as [`Fixed::nearest`] gives; what is outside is cut, and NaN becomes 0.
     #[must_use]
     pub fn nearest(value: f64) -> Self {
-        Self((value.clamp(-1.0, 1.0) * SCALE).round_ties_even() as i32)
+        Self(whole_nearest(value.clamp(-1.0, 1.0) * SCALE) as i32)
     }
 
     /// The raw integer, in units of 2^-30.
@@ -57,7 +65,8 @@ pub fn whole(number: i8) -> i64 {
 /// A sum of raw fixed-point integers as a float.
 #[must_use]
 pub fn sum_to_f64(raw: i128) -> f64 {
-    raw as f64 / SCALE
+    // Most fit 64 bits, for which processors have an instruction; both ways round to the nearest.
+    i64::try_from(raw).map_or_else(|_| raw as f64, |raw| raw as f64) / SCALE
 }
 
 /// The square root of a sum of products of raw fixed-point integers, as a float.
@@ -86,6 +95,22 @@ mod tests {
         assert_eq!((Unit::nearest(7.0), Unit::nearest(f64::NAN)), (Unit::nearest(1.0), Unit::default()));
         for number in -2..=2 {
             assert_eq!(whole(number), Fixed::nearest(number.into()).raw());
+        }
+    }
+
+    #[test]
+    fn rounds_as_the_standard_library_does() {
+        let halves = (-9..=9).map(|number| f64::from(number) / 2.0);
+        let near = [0.49999999999999994, 1e-300, -0.0, 1_125_899_906_842_623.5, -1_125_899_906_842_624.0, 123_456.789];
+        for value in halves.chain(near) {
+            assert_eq!(whole_nearest(value), value.round_ties_even(), "{value}");
+        }
+    }
+
+    #[test]
+    fn sums_of_any_size_become_the_nearest_float() {
+        for raw in [0, 1, -1, i64::MAX.into(), i64::MIN.into(), i128::from(i64::MAX) + 1, i128::MIN, (1 << 53) + 1] {
+            assert_eq!(sum_to_f64(raw), raw as f64 / SCALE, "{raw}");
         }
     }
 

@@ -98,7 +98,8 @@ impl Contribution {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
     count: u64,
-    sums: [i128; FIELDS],
+    /// Within 2^63 for fewer than 2^32 agents, since each is within 2^31.
+    sums: [i64; FIELDS],
     squares: [i128; FIELDS],
     rewards: i128,
     /// Of the weights, in multiples of 2^-22.
@@ -115,8 +116,22 @@ impl Sums {
         self.weights += u64::from(one.weight);
         self.weighted += one.weighted();
         for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields()) {
-            *sum += i128::from(field);
+            *sum += field;
             *square += i128::from(field * field);
+        }
+    }
+
+    /// Puts a contribution in the place of one that was taken in before: the same as taking the one out and the other in,
+    /// at half the price.
+    pub fn replace(&mut self, old: &Contribution, new: &Contribution) {
+        self.rewards += i128::from(new.reward.raw() - old.reward.raw());
+        self.weights = self.weights.saturating_sub(old.weight.into()) + u64::from(new.weight);
+        self.weighted += new.weighted() - old.weighted();
+        let fields = old.fields().into_iter().zip(new.fields());
+        for ((sum, square), (old, new)) in self.sums.iter_mut().zip(&mut self.squares).zip(fields) {
+            *sum += new - old;
+            // Both squares are within 2^62.
+            *square += i128::from(new * new - old * old);
         }
     }
 
@@ -127,7 +142,7 @@ impl Sums {
         self.weights = self.weights.saturating_sub(one.weight.into());
         self.weighted -= one.weighted();
         for ((sum, square), field) in self.sums.iter_mut().zip(&mut self.squares).zip(one.fields()) {
-            *sum -= i128::from(field);
+            *sum -= field;
             *square -= i128::from(field * field);
         }
     }
@@ -180,7 +195,7 @@ impl Sums {
         if self.count == 0 {
             return Moments::default();
         }
-        let (count, sum, square) = (i128::from(self.count), self.sums[field], self.squares[field]);
+        let (count, sum, square) = (i128::from(self.count), i128::from(self.sums[field]), self.squares[field]);
         Moments {
             sum: sum_to_f64(sum),
             mean: sum_to_f64(sum) / self.count as f64,
@@ -203,7 +218,7 @@ pub struct Moments {
 }
 
 /// The auxiliary global state g of one agent: the virtual agent that stands for all the others.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuxiliaryState {
     /// How many agents the statistics are over.
@@ -222,7 +237,7 @@ pub struct AuxiliaryState {
     pub utilisation: Moments,
     /// More about the others, for agents that agreed on it at registration or whose heartbeat asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Detail>,
+    pub detail: Option<Box<Detail>>,
 }
 
 #[cfg(test)]

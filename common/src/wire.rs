@@ -87,7 +87,7 @@ pub struct Heartbeat {
 }
 
 /// The coordinator's answer to [`Heartbeat`].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Answer {
     /// The sequence number that this answers.

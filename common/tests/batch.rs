@@ -123,7 +123,7 @@ fn answer() -> impl Strategy<Value = Answer> {
                 horizontal,
                 slo_preservation,
                 utilisation,
-                detail,
+                detail: detail.map(Box::new),
             },
             team_reward: rest.0,
             directives: Directives { paused: rest.1, fallback, lifecycle },

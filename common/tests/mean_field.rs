@@ -66,15 +66,22 @@ proptest! {
                 Event::Report(agent, one) => (agent, Some(one)),
                 Event::Leave(agent) => (agent, None),
             };
-            if let Some(before) = members.remove(&agent) {
-                pool.remove(&before);
-                details.remove(&before);
+            match (members.remove(&agent), now) {
+                (Some(before), Some(now)) => {
+                    pool.replace(&before, &now);
+                    details.replace(&before, &now);
+                }
+                (Some(before), None) => {
+                    pool.remove(&before);
+                    details.remove(&before);
+                }
+                (None, Some(now)) => {
+                    pool.add(&now);
+                    details.add(&now);
+                }
+                (None, None) => {}
             }
-            if let Some(now) = now {
-                pool.add(&now);
-                details.add(&now);
-                members.insert(agent, now);
-            }
+            members.extend(now.map(|now| (agent, now)));
             prop_assert_eq!(pool, from_scratch(members.values()));
         }
         prop_assert_eq!(pool, from_scratch(members.values().rev()));

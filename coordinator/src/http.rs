@@ -70,8 +70,9 @@ pub mod trajectories;
 
 use axum::{
     Router,
+    body::Body,
     http::{HeaderValue, Method, StatusCode, Uri, header},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -147,7 +148,8 @@ pub fn document() -> String {
 
 /// A response with a JSON body.
 fn json(status: StatusCode, body: Vec<u8>) -> Response {
-    let mut response = (status, body).into_response();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

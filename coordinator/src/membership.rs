@@ -208,9 +208,10 @@ impl Membership {
         for (kind, pool) in happened.into_iter().flatten() {
             self.events.transition(kind, pool, id);
         }
+        let others = snapshot.others().auxiliary();
         let answer = Answer {
             sequence: beat.sequence,
-            auxiliary: AuxiliaryState { detail: snapshot.detail, ..snapshot.others().auxiliary() },
+            auxiliary: AuxiliaryState { detail: snapshot.detail, ..others },
             team_reward: snapshot.team_reward,
             directives,
             scarcity: snapshot.scarcity.map(|told| {

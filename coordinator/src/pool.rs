@@ -95,13 +95,13 @@ pub(crate) struct Audited {
 }
 
 /// The sums that answer a heartbeat, and what the agent itself has in them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     team: Sums,
     own: Option<Contribution>,
     pub(crate) team_reward: Option<f64>,
     /// More about the others, if the agent asked.
-    pub(crate) detail: Option<Detail>,
+    pub(crate) detail: Option<Box<Detail>>,
     pub(crate) scarcity: Option<Scarcity>,
     /// What the pool's forecast network is known by.
     pub(crate) forecast: Option<Digest>,
@@ -357,13 +357,20 @@ impl State {
     }
 
     fn replace(&mut self, share: &mut Share, before: Option<Contribution>, one: Option<Contribution>) {
-        if let Some(old) = &before {
-            self.latest.remove(old);
-            self.latest_details.remove(old);
-        }
-        if let Some(new) = &one {
-            self.latest.add(new);
-            self.latest_details.add(new);
+        match (&before, &one) {
+            (Some(old), Some(new)) => {
+                self.latest.replace(old, new);
+                self.latest_details.replace(old, new);
+            }
+            (Some(old), None) => {
+                self.latest.remove(old);
+                self.latest_details.remove(old);
+            }
+            (None, Some(new)) => {
+                self.latest.add(new);
+                self.latest_details.add(new);
+            }
+            (None, None) => {}
         }
         share.frozen = share.frozen(self.freezes, before);
         share.since = self.freezes;

@@ -68,7 +68,7 @@ fn what_was_heard_last_holds_while_the_coordinator_is_away() {
     let heard = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let sink = heard.clone();
     let policy = Wishes::new(&Log::default(), move |view| {
-        sink.lock().push(*view.auxiliary);
+        sink.lock().push(view.auxiliary.clone());
         Decision::wish(view.seen.scale)
     });
     let mut first = agent(&coordinator, policy);

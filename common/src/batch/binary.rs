@@ -36,7 +36,7 @@
 //! | bytes | hold |
 //! |---|---|
 //! | 1 | 1: taken |
-//! | 2 | flags: 1 paused, 2 with a team reward, 4 scarcity, 8 and 16 a cap of cores and of memory, 32 a forecast's digest, 64 details, 128 the fallback decides, 1024 an allowance, 2048 the base models' state, 4096 and 8192 an advised cap of cores and of memory, 16384 how long caps hold, 32768 nodes are wanted; 256 times the lifecycle: 1 fallback, 2 exploring, 3 serving |
+//! | 4 | flags: 1 paused, 2 with a team reward, 4 scarcity, 8 and 16 a cap of cores and of memory, 32 a forecast's digest, 64 details, 128 the fallback decides, 1024 an allowance, 2048 the base models' state, 4096 and 8192 an advised cap of cores and of memory, 16384 how long caps hold, 32768 nodes are wanted; 256 times the lifecycle: 1 fallback, 2 exploring, 3 serving |
 //! | 8, 8 | sequence, number of others |
 //! | 6 x 3 x 8 | g: sum, mean and deviation of CPU limit, memory limit, vertical, horizontal, SP, utilisation |
 //! | 8 | the team reward, if flagged |

@@ -26,7 +26,7 @@ const BIN_BITS: u32 = 25;
 pub struct Details {
     count: u64,
     /// l, in the order of [`crate::state::LocalState::features`], SP, AC and so on.
-    states: [i128; 7],
+    states: [i64; 7],
     categories: [Sums; Category::ALL.len()],
     bins: [[u32; BINS]; FIELDS],
 }
@@ -68,7 +68,7 @@ impl Details {
     pub fn add(&mut self, one: &Contribution) {
         self.count += 1;
         for (sum, value) in self.states.iter_mut().zip(one.states()) {
-            *sum += i128::from(value);
+            *sum += value;
         }
         self.categories[one.category as usize].add(one);
         for (bins, field) in self.bins.iter_mut().zip(one.fields()) {
@@ -81,7 +81,7 @@ impl Details {
     pub fn remove(&mut self, one: &Contribution) {
         self.count = self.count.saturating_sub(1);
         for (sum, value) in self.states.iter_mut().zip(one.states()) {
-            *sum -= i128::from(value);
+            *sum -= value;
         }
         self.categories[one.category as usize].remove(one);
         for (bins, field) in self.bins.iter_mut().zip(one.fields()) {
@@ -90,9 +90,29 @@ impl Details {
         }
     }
 
+    /// Puts a contribution in the place of one that was taken in before.
+    pub fn replace(&mut self, old: &Contribution, new: &Contribution) {
+        for (sum, (old, new)) in self.states.iter_mut().zip(old.states().into_iter().zip(new.states())) {
+            *sum += new - old;
+        }
+        if old.category == new.category {
+            self.categories[new.category as usize].replace(old, new);
+        } else {
+            self.categories[old.category as usize].remove(old);
+            self.categories[new.category as usize].add(new);
+        }
+        for (bins, (old, new)) in self.bins.iter_mut().zip(old.fields().into_iter().zip(new.fields())) {
+            let (old, new) = (bin(old), bin(new));
+            if old != new {
+                bins[old] = bins[old].saturating_sub(1);
+                bins[new] = bins[new].saturating_add(1);
+            }
+        }
+    }
+
     /// What an agent is told of these parts, if any; `own` is what it has in here itself.
     #[must_use]
-    pub fn detail(&self, own: Option<&Contribution>, aspects: Aspects) -> Option<Detail> {
+    pub fn detail(&self, own: Option<&Contribution>, aspects: Aspects) -> Option<Box<Detail>> {
         if aspects.is_none() {
             return None;
         }
@@ -105,11 +125,11 @@ impl Details {
         let kind = |sums: Sums| Kind { others: sums.count(), fields: std::array::from_fn(|field| sums.moments(field)) };
         let percentiles =
             |field: usize| PERCENTILES.map(|percent| percentile(&others.bins[field], others.count, percent));
-        Some(Detail {
-            states: told(Aspects::STATES).then(|| others.states.map(|sum| sum_to_f64(sum) / count)),
+        Some(Box::new(Detail {
+            states: told(Aspects::STATES).then(|| others.states.map(|sum| sum_to_f64(sum.into()) / count)),
             categories: told(Aspects::CATEGORIES).then(|| others.categories.map(kind)),
             percentiles: told(Aspects::PERCENTILES).then(|| std::array::from_fn(percentiles)),
-        })
+        }))
     }
 }
 

@@ -62,7 +62,7 @@ impl AuxiliaryState {
     /// The numbers in the order in which a network sees them; zeros for a detail that nobody told.
     #[must_use]
     pub fn inputs(&self, layout: &Layout) -> Vec<f32> {
-        let detail = self.detail.unwrap_or_default();
+        let detail = self.detail.as_deref().copied().unwrap_or_default();
         let mut inputs = Vec::with_capacity(layout.width());
         if layout.form == Form::States {
             inputs.extend(detail.states.unwrap_or_default().map(|mean| mean as f32));

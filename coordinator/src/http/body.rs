@@ -1,16 +1,21 @@
 //! What a request brings: a JSON body, a file, an id or a pool in the path. Each refuses with the field and the bound.
 
-use std::{str::FromStr, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    mem,
+    pin::pin,
+    str::FromStr,
+    task::Poll,
+    time::Duration,
+};
 
 use axum::{
     body::Bytes,
-    extract::{
-        DefaultBodyLimit, FromRequest, FromRequestParts, Path, Request,
-        rejection::{BytesRejection, FailedToBufferBody},
-    },
+    extract::{FromRequest, FromRequestParts, Path, Request},
     http::{HeaderMap, header, request::Parts},
     response::Response,
 };
+use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use meanfield_common::{
     identity::{AgentId, ModelName, PoolName},
     invalid::Invalid,
@@ -54,7 +59,7 @@ pub(super) async fn read<T: DeserializeOwned>(request: Request, limits: &Limits)
 
 /// A body of one media type, of bounded size, and there within some time.
 pub(super) async fn bytes(
-    mut request: Request,
+    request: Request,
     media_type: &'static str,
     limit: usize,
     time: Duration,
@@ -74,17 +79,34 @@ pub(super) async fn bytes(
     if let Some(length) = announced.filter(|length| *length > limit) {
         return Err(too_large(length.to_string()));
     }
-    DefaultBodyLimit::max(limit).apply(&mut request);
-    let Ok(read) = timeout(time, Bytes::from_request(request, &())).await else {
+    let Some(read) = within(time, Limited::new(request.into_body(), limit).collect()).await else {
         let refusal = Refusal::new(Kind::SlowBody, "the body did not come to its end in time");
         return Err(refusal.blame("body").bound(format!("there within {} s", time.as_secs_f64())));
     };
-    read.map_err(|rejection| match rejection {
-        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+    read.map(Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
             too_large(format!("more than {limit}"))
+        } else {
+            Refusal::new(Kind::UnreadableBody, format!("the body cannot be read: {error}"))
         }
-        other => Refusal::new(Kind::UnreadableBody, other.body_text()),
     })
+}
+
+/// What comes of some work, if it is done in time. A body that has come with its head is handed over when it is asked for
+/// a second time, so only then is a timer set up, which costs more than to read a heartbeat. One that has not come
+/// is asked for again when anything of it does, or when the connection looks after itself, which it does within its
+/// own shortest limit ([`crate::server`]).
+async fn within<T>(time: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut asked) = (pin!(work), false);
+    let first = poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if mem::replace(&mut asked, true) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    match first.await {
+        Some(done) => Some(done),
+        None => timeout(time, work).await.ok(),
+    }
 }
 
 pub(super) fn is(headers: &HeaderMap, media_type: &str) -> bool {

@@ -267,8 +267,8 @@ async fn details_are_those_of_the_others_and_only_for_who_asks() {
         assert_eq!(answers[0][&asking], others.detail(None, Aspects::ALL));
     }
     // By hand: the CPU limits of agents 1, 2 and 3 in round 1 are 0.312, 0.552 and 0.792.
-    let [limits, ..] = answers[0][&0].unwrap().percentiles.unwrap();
+    let [limits, ..] = answers[0][&0].as_deref().unwrap().percentiles.unwrap();
     assert_eq!(limits, [10.0 / 32.0, 18.0 / 32.0, 25.0 / 32.0]);
-    let kinds = answers[0][&0].unwrap().categories.unwrap().map(|kind| kind.others);
+    let kinds = answers[0][&0].as_deref().unwrap().categories.unwrap().map(|kind| kind.others);
     assert_eq!(kinds, [1, 1, 1], "agents 3, 1 and 2");
 }

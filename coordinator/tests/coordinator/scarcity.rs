@@ -58,7 +58,7 @@ fn a_round_is_allocated_from_the_one_before_whatever_the_order() {
         let agents: Vec<_> = ["a", "b", "c"].map(|name| block_on(member(&coordinator, name))).to_vec();
         let mut told = Vec::new();
         for (round, claims) in [[6.0, 4.0, 2.0], [2.0, 4.0, 6.0], [2.0, 4.0, 6.0]].iter().enumerate() {
-            let mut answers = [None; 3];
+            let mut answers = [const { None }; 3];
             for &place in &order {
                 let message = in_round(round as u64, claiming(&agents[place], round as u64, claims[place], 1.0));
                 answers[place] = Some(coordinator.heartbeat(agents[place].agent, &message).unwrap());

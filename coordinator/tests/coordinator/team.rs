@@ -214,7 +214,8 @@ proptest! {
                 assert!((is.mean - was.mean).abs() <= range / n + slack, "{was:?} {is:?}");
                 assert!((is.std - was.std).abs() <= range * (n - 1.0).sqrt() / n + slack, "{was:?} {is:?}");
             }
-            let [was, is] = [before, after].map(|answer| answer.auxiliary.detail.unwrap().percentiles.unwrap()[4]);
+            let detail = |answer: &meanfield_common::wire::Answer| answer.auxiliary.detail.as_deref().unwrap().percentiles.unwrap()[4];
+            let (was, is) = (detail(&before), detail(&after));
             let mut preserved: Vec<_> = levels.iter().chain([&honest]).map(|level| f64::from(*level) / 100.0).collect();
             preserved.sort_unstable_by(f64::total_cmp);
             for (place, percent) in [10, 50, 90].into_iter().enumerate() {

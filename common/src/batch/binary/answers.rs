@@ -13,22 +13,24 @@ use crate::{
 const REFUSED: u8 = 0;
 const TAKEN: u8 = 1;
 
-const PAUSED: u16 = 1;
-const TEAM: u16 = 2;
-const SCARCITY: u16 = 4;
-const CORES: u16 = 8;
-const MEMORY: u16 = 16;
-const FORECAST: u16 = 32;
-const DETAIL: u16 = 64;
-const FALLBACK: u16 = 128;
+const PAUSED: u32 = 1;
+const TEAM: u32 = 2;
+const SCARCITY: u32 = 4;
+const CORES: u32 = 8;
+const MEMORY: u32 = 16;
+const FORECAST: u32 = 32;
+const DETAIL: u32 = 64;
+const FALLBACK: u32 = 128;
 /// Times 0 for none, or one more than the place among all states.
-const LIFECYCLE: u16 = 256;
-const ALLOWANCE: u16 = 1024;
-const MODELS: u16 = 2048;
-const ADVISED_CORES: u16 = 4096;
-const ADVISED_MEMORY: u16 = 8192;
-const VALID: u16 = 16384;
-const NODES: u16 = 32768;
+const LIFECYCLE: u32 = 256;
+const ALLOWANCE: u32 = 1024;
+const MODELS: u32 = 2048;
+const ADVISED_CORES: u32 = 4096;
+const ADVISED_MEMORY: u32 = 8192;
+const VALID: u32 = 16384;
+const NODES: u32 = 32768;
+/// Every bit that means something.
+const KNOWN: u32 = 65535;
 
 /// The parts of details.
 const STATES: u8 = 1;
@@ -80,7 +82,7 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
     ];
     let flags = flags.iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag);
     let wanted = Lifecycle::ALL.iter().position(|state| directives.lifecycle == Some(*state));
-    let flags = flags | (LIFECYCLE * wanted.map_or(0, |place| place as u16 + 1));
+    let flags = flags | (LIFECYCLE * wanted.map_or(0, |place| place as u32 + 1));
     out.push(TAKEN);
     out.extend_from_slice(&flags.to_le_bytes());
     out.extend_from_slice(&sequence.0.to_le_bytes());
@@ -111,7 +113,7 @@ pub fn taken(out: &mut Vec<u8>, answer: &Answer) {
     if let Some(models) = models {
         out.extend_from_slice(&models.to_le_bytes());
     }
-    let Some(Detail { states, categories, percentiles }) = &auxiliary.detail else { return };
+    let Some(Detail { states, categories, percentiles }) = auxiliary.detail.as_deref() else { return };
     let parts = [(states.is_some(), STATES), (categories.is_some(), CATEGORIES), (percentiles.is_some(), PERCENTILES)];
     out.push(parts.iter().filter(|(there, _)| *there).fold(0, |parts, (_, part)| parts | part));
     put(out, states.as_ref().map_or(&[], <[f64; 7]>::as_slice));
@@ -137,7 +139,10 @@ pub fn answers(bytes: &[u8]) -> Result<Vec<Result<Answer, Refused>>, Malformed> 
         let short = Malformed::Short(number);
         let answer = match bytes.u8().ok_or(short)? {
             REFUSED => Err(read_refused(&mut bytes).ok_or(short)?),
-            TAKEN => Ok(read_taken(&mut bytes).ok_or(short)?),
+            TAKEN => match bytes.u32().ok_or(short)? {
+                flags if flags & !KNOWN == 0 => Ok(read_taken(flags, &mut bytes).ok_or(short)?),
+                _ => return Err(Malformed::Unknown(number)),
+            },
             _ => return Err(Malformed::Unknown(number)),
         };
         answers.push(answer);
@@ -153,9 +158,8 @@ fn read_refused(bytes: &mut Bytes<'_>) -> Option<Refused> {
     Some(Refused { kind, detail: text(bytes.skip(length.into())?) })
 }
 
-fn read_taken(bytes: &mut Bytes<'_>) -> Option<Answer> {
-    let flags = u16::from_le_bytes(bytes.take()?);
-    let has = |flag: u16| flags & flag != 0;
+fn read_taken(flags: u32, bytes: &mut Bytes<'_>) -> Option<Answer> {
+    let has = |flag: u32| flags & flag != 0;
     let (sequence, others) = (Sequence(bytes.u64()?), bytes.u64()?);
     let [cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation] = fields(bytes)?;
     let team_reward = if has(TEAM) { Some(bytes.f64()?) } else { None };
@@ -170,11 +174,11 @@ fn read_taken(bytes: &mut Bytes<'_>) -> Option<Answer> {
     let forecast = if has(FORECAST) { Some(Digest::from(bytes.take()?)) } else { None };
     let allowance = if has(ALLOWANCE) { Some(Moving::clamped(bytes.u32()?.into(), bytes.u32()?.into())) } else { None };
     let models = if has(MODELS) { Some(bytes.u64()?) } else { None };
-    let detail = if has(DETAIL) { Some(read_detail(bytes)?) } else { None };
+    let detail = if has(DETAIL) { Some(Box::new(read_detail(bytes)?)) } else { None };
     let auxiliary =
         AuxiliaryState { others, cpu_limit, memory_limit, vertical, horizontal, slo_preservation, utilisation, detail };
     let lifecycle =
-        usize::from(flags / LIFECYCLE % 4).checked_sub(1).and_then(|place| Lifecycle::ALL.get(place).copied());
+        (flags / LIFECYCLE % 4).checked_sub(1).and_then(|place| Lifecycle::ALL.get(place as usize).copied());
     let directives = Directives { paused: has(PAUSED), fallback: has(FALLBACK), lifecycle };
     Some(Answer { sequence, auxiliary, team_reward, directives, scarcity, forecast, allowance, models })
 }
