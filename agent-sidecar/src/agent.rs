@@ -204,6 +204,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             self.target.category = category;
             self.membership.recategorise(category);
             self.following.iter_mut().for_each(|following| following.recategorise(category));
+            self.teaching.iter_mut().for_each(|teaching| teaching.recategorise(category));
         }
         let Target { slo, bounds, .. } = &self.target;
         let state = LocalState::new(&seen, self.memory.rate.unwrap_or(seen.arrival_rate), slo, bounds);
