@@ -88,6 +88,9 @@ impl Seeds<'_> {
             text(&token),
             text(&json!({})),
             self.exported(&coordinator, Format::Csv)?,
+            text(&json!({"kind": "tenant", "description": "the shop", "team_reward": "weighted"})),
+            text(&json!({"mode": "advise", "ageing": 0.5, "capacity": "reported"})),
+            text(&json!({"weight": 2.5, "minimum": {"cores": 0.5, "memory_gib": 1}})),
             text(&json!({"epoch": 1})),
         ];
         for (which, body) in bodies.iter().enumerate() {
@@ -97,10 +100,17 @@ impl Seeds<'_> {
             ("agents", 0, 1, "?limit=5&after=default%2Fa&pool=default&category=cpu&state=active&prefix=a"),
             ("rewards", 0, 4, "?limit=7"),
             ("pause", 1, 5, "?dry_run=true\n\"abc\", *"),
+            ("tokens", 0, 11, "?limit=2&after=0000000000000001"),
             ("episodes", 0, 12, "?order=best&since=1&until=9&agent=00000000-0000-0000-0000-000000000000"),
             ("samples", 0, 13, "?seed=4&limit=3"),
-            ("audit", 0, 14, "?after=1&action=pause&target=agents"),
+            ("audit", 0, 14, "?limit=3&after=1&since=1&actor=me&action=pause&target=agents"),
             ("events", 0, 15, "?kind=joined,left\n\n17\n00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            ("entitlement", 3, 16, "?dry_run=true\n*"),
+            ("models", 0, 17, "/cpu/file?version=1&agent=default%2Fa"),
+            ("pools", 0, 18, "?limit=5&after=a&prefix=d"),
+            ("cuts", 0, 19, "?limit=5&after=1&agent=a&state=open"),
+            ("scarcity", 3, 20, "?dry_run=true\n*"),
+            ("export", 0, 21, "?format=parquet&pool=default&category=cpu&since=1&until=9"),
         ] {
             self.put("http_query", name, None, &[&[method, base], rest.as_bytes()].concat())?;
         }

@@ -1,21 +1,18 @@
 //! The admin API from outside: every command of docs/admin-api.md, refusals and exit codes of `meanfield ctl`, the kill
 //! switch down to a running agent, and an audit log that was tampered with.
 
-use std::{
-    env, fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, process::Output};
 
 use meanfield_learner::{ActorCritic, Config};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{Coordinator, eventually, root};
+use crate::support::{self, Coordinator, blocks, can_run, eventually, root};
 
 /// A shell in a directory of its own, in which `meanfield` is the binary under test and knows the coordinator.
 struct Shell {
     directory: TempDir,
+    shell: support::Shell,
     url: String,
     token: String,
 }
@@ -23,25 +20,21 @@ struct Shell {
 impl Shell {
     fn new(coordinator: &Coordinator) -> Self {
         let directory = tempdir().unwrap();
-        let binary = env::var("SYSTEM_TEST_BINARY").unwrap_or(env!("CARGO_BIN_EXE_meanfield").to_owned());
-        std::os::unix::fs::symlink(Path::new(&binary), directory.path().join("meanfield")).unwrap();
-        Self { directory, url: coordinator.url(), token: coordinator.token().to_owned() }
+        let shell = support::Shell::new(directory.path());
+        Self { directory, shell, url: coordinator.url(), token: coordinator.token().to_owned() }
     }
 
     fn run(&self, line: &str) -> Output {
-        let path = format!("{}:{}", self.directory.path().display(), env::var("PATH").unwrap_or_default());
-        let mut command = Command::new("sh");
-        command.args(["-c", line]).current_dir(self.directory.path()).env("PATH", path);
-        command.env("MEANFIELD_COORDINATOR", &self.url).env("MEANFIELD_TOKEN", &self.token);
-        command.output().unwrap()
+        self.shell.run(line, &self.environment())
+    }
+
+    fn environment(&self) -> [(&str, &str); 2] {
+        [("MEANFIELD_COORDINATOR", &self.url), ("MEANFIELD_TOKEN", &self.token)]
     }
 
     #[track_caller]
     fn prints(&self, line: &str) -> String {
-        let output = self.run(line);
-        let log = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{line}: {log}");
-        String::from_utf8(output.stdout).unwrap()
+        self.shell.prints(line, &self.environment())
     }
 
     fn json(&self, line: &str) -> Value {
@@ -69,13 +62,11 @@ fn every_command_of_the_document_does_as_it_says() {
     fs::copy(network, shell.directory.path().join("forecast.safetensors")).unwrap();
     let network = ActorCritic::new(Config::preset_default(), 1).unwrap().save().unwrap();
     fs::write(shell.directory.path().join("model.safetensors"), &network).unwrap();
-    let has_curl = Command::new("curl").arg("--version").output().is_ok();
     let document = fs::read_to_string(root().join("docs/admin-api.md")).unwrap();
-    let blocks = document.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let mut run = 0;
-    for line in blocks.flat_map(str::lines) {
+    for line in blocks(&document).into_iter().flat_map(|(_, block)| block.lines()) {
         assert!(line.starts_with("meanfield ctl ") || line.starts_with("curl "), "{line}");
-        if line.starts_with("curl ") && !has_curl {
+        if !can_run(line) {
             continue;
         }
         let output = shell.prints(line);

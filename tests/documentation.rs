@@ -100,6 +100,11 @@ fn every_metric_is_documented_and_every_one_that_is_asked_for_exists() {
         let missing: Vec<_> = asked.difference(&may_be_asked).collect();
         assert!(asked.len() >= least && missing.is_empty(), "{file}: {missing:?}");
     }
+    // The dashboard has all of the coordinator, and whatever agents lose.
+    let dashboard = read("manifests/grafana/meanfield.json");
+    let needed = exist.iter().filter(|name| name.starts_with(METRICS[0]) || name.contains("_dropped_"));
+    let unseen: Vec<_> = needed.filter(|name| !dashboard.contains(name.as_str())).collect();
+    assert!(unseen.is_empty(), "no panel shows {unseen:?}");
 }
 
 #[test]

@@ -18,5 +18,6 @@ fn a_category_follows_what_was_seen_and_a_declared_one_does_not() {
     });
     assert!(member.epoch > 1, "it has registered again");
     inferred.logs("the category follows what was seen");
-    assert_eq!(coordinator.member("declared").unwrap().category, "io");
+    let declared = eventually("the declared one has joined", || coordinator.member("declared"));
+    assert_eq!(declared.category, "io");
 }

@@ -1,10 +1,6 @@
 //! What docs/security.md says can be done is done here, by its own commands; and no secret is ever seen.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path, process::Command};
 
 use reqwest::{Certificate, Client, Identity, Method, StatusCode};
 use serde_json::{Value, json};
@@ -13,32 +9,12 @@ use tokio::runtime::Runtime;
 
 use crate::{
     certificates::Authority,
-    support::{Process, address, binary, root},
+    support::{Process, Shell, address, blocks, root},
 };
 
-/// The blocks of shell commands in a document, with what is written behind `sh`.
-fn blocks(document: &str) -> Vec<(&str, &str)> {
-    let blocks = document.split("\n```sh").skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
-    blocks.map(|block| block.split_once('\n').unwrap()).map(|(mark, block)| (mark.trim(), block)).collect()
-}
-
-/// Runs commands of a document, with the binary under test as `meanfield`.
-fn shell(directory: &Path, script: &str) -> Output {
-    let path = format!("{}:{}", directory.join("bin").display(), std::env::var("PATH").unwrap());
-    Command::new("sh").args(["-euc", script]).env("PATH", path).current_dir(directory).output().unwrap()
-}
-
-#[track_caller]
-fn succeeds(directory: &Path, script: &str) -> String {
-    let output = shell(directory, script);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{script}\n{}{}", text(&output.stdout), text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn make_certificates(directory: &Path, commands: &str) {
+fn make_certificates(shell: &Shell, directory: &Path, commands: &str) {
     if Command::new("openssl").arg("version").output().is_ok() {
-        succeeds(directory, commands);
+        shell.prints(commands, &[]);
         return;
     }
     // Without openssl, the files that its commands would have made.
@@ -55,13 +31,12 @@ fn the_commands_of_the_document_work() {
     let document = fs::read_to_string(root().join("docs/security.md")).unwrap();
     let directory = tempdir().unwrap();
     let directory = directory.path();
-    fs::create_dir(directory.join("bin")).unwrap();
-    std::os::unix::fs::symlink(binary(), directory.join("bin/meanfield")).unwrap();
+    let shell = Shell::new(directory);
     let mut coordinator = None;
     let mut printed = Vec::new();
     for (mark, block) in blocks(&document) {
         match mark {
-            "certificates" => make_certificates(directory, block),
+            "certificates" => make_certificates(&shell, directory, block),
             "start" => {
                 let arguments = block.strip_prefix("meanfield ").unwrap().replace("127.0.0.1:7600", "127.0.0.1:0");
                 let arguments: Vec<_> = arguments.split_whitespace().collect();
@@ -71,7 +46,7 @@ fn the_commands_of_the_document_work() {
                 let coordinator = coordinator.as_ref().unwrap_or_else(|| panic!("not started before {block}"));
                 let address = address(coordinator);
                 let port = address.rsplit(':').next().unwrap();
-                printed.push(succeeds(directory, &block.replace("localhost:7600", &format!("localhost:{port}"))));
+                printed.push(shell.prints(&block.replace("localhost:7600", &format!("localhost:{port}")), &[]));
             }
             other => panic!("what is to be done with {other:?}?"),
         }
@@ -87,7 +62,7 @@ fn the_commands_of_the_document_work() {
     let after = format!(
         "MEANFIELD_TOKEN=$(cat shop.token) meanfield ctl forecast download default network --coordinator {url} --ca-file ca.crt"
     );
-    let refused = shell(directory, &after);
+    let refused = shell.run(&after, &[]);
     let log = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(3) && log.contains("unauthorised"), "{log}");
 }

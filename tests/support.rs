@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
-    process::{self, Child, Command, ExitStatus, Stdio},
+    process::{self, Child, Command, ExitStatus, Output, Stdio},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -53,6 +53,57 @@ pub(crate) fn binary() -> PathBuf {
     env::var_os("SYSTEM_TEST_BINARY").map_or(env!("CARGO_BIN_EXE_meanfield").into(), PathBuf::from)
 }
 
+/// Settings of whoever runs the tests are none of the tests'.
+fn forget_settings(command: &mut Command) {
+    for (key, _) in env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("MEANFIELD_")) {
+        command.env_remove(key);
+    }
+}
+
+/// The blocks of shell commands in a document, with what is written behind `sh`.
+pub(crate) fn blocks(document: &str) -> Vec<(&str, &str)> {
+    let blocks = document.split("\n```sh").skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
+    blocks.map(|block| block.split_once('\n').unwrap()).map(|(mark, block)| (mark.trim(), block)).collect()
+}
+
+/// Whether what a line of a document needs is installed: curl is not everywhere.
+pub(crate) fn can_run(line: &str) -> bool {
+    !line.starts_with("curl ") || Command::new("curl").arg("--version").output().is_ok()
+}
+
+/// A shell in a directory, in which `meanfield` is the binary under test.
+pub(crate) struct Shell {
+    directory: PathBuf,
+    path: String,
+}
+
+impl Shell {
+    pub(crate) fn new(directory: &Path) -> Self {
+        let programs = directory.join("bin");
+        fs::create_dir(&programs).unwrap();
+        std::os::unix::fs::symlink(binary(), programs.join("meanfield")).unwrap();
+        let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap_or_default());
+        Self { directory: directory.to_owned(), path }
+    }
+
+    /// Runs commands with these environment variables and no other `MEANFIELD_*`, up to the first that fails.
+    pub(crate) fn run(&self, script: &str, environment: &[(&str, &str)]) -> Output {
+        let mut command = Command::new("sh");
+        forget_settings(&mut command);
+        command.args(["-euc", script]).current_dir(&self.directory).env("PATH", &self.path);
+        command.envs(environment.iter().copied()).output().unwrap()
+    }
+
+    /// What commands print, none of which may fail.
+    #[track_caller]
+    pub(crate) fn prints(&self, script: &str, environment: &[(&str, &str)]) -> String {
+        let output = self.run(script, environment);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{script}\n{}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
 /// One process of the binary, in a directory of its own. Killed when dropped; a test that fails shows its log.
 pub(crate) struct Process {
     name: String,
@@ -82,9 +133,7 @@ impl Process {
         let file = |name| Stdio::from(fs::File::create(directory.path().join(name)).unwrap());
         let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
         let mut command = Command::new(&binary);
-        for (key, _) in env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("MEANFIELD_")) {
-            command.env_remove(key);
-        }
+        forget_settings(&mut command);
         // The width of help texts.
         command.env_remove("COLUMNS");
         command.args(&arguments).envs(environment.iter().copied()).current_dir(place);

@@ -45,3 +45,19 @@ fn agents_start_from_the_base_model_and_it_follows_what_they_learn() {
     assert_eq!(provenance["agents"].as_array().unwrap().len(), 3);
     assert_eq!(coordinator.get::<Value>("/v1/models/cpu")["serving"]["version"], 1, "nobody learnt for that one");
 }
+
+#[test]
+fn an_agent_that_goes_on_with_its_file_teaches_the_model_that_it_would_start_from() {
+    let (data, kept) = (tempdir().unwrap(), tempdir().unwrap());
+    let coordinator = Coordinator::start(data.path(), &PATIENT);
+    let file = ActorCritic::new(Config::preset_default(), 3).unwrap().save().unwrap();
+    coordinator.upload(Method::POST, "/v1/models/cpu", file.clone());
+    let path = kept.path().join("primes.safetensors");
+    // As after a restart: nothing in it says from which model it came.
+    std::fs::write(&path, file).unwrap();
+    let model = path.to_str().unwrap();
+    let flags = ["--function", "primes", "--policy", "ppo", "--learn", "--class", "checkout", "--model", model];
+    let learner = coordinator.agent_every("1ms", &flags);
+    learner.logs("handed in what was learnt");
+    assert!(!learner.log().contains("cannot hand in"));
+}

@@ -94,7 +94,7 @@ pub struct Report {
     pub reward: f64,
     /// The action taken now.
     pub action: Action,
-    /// Why the guard cut the policy's wish, if it did.
+    /// Why the guard cut the policy's wish, if it did; nothing is cut of what is not carried out.
     pub clip: Option<Clip>,
     /// Whether the coordinator answered.
     pub connected: bool,
@@ -204,6 +204,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             self.target.category = category;
             self.membership.recategorise(category);
             self.following.iter_mut().for_each(|following| following.recategorise(category));
+            self.teaching.iter_mut().for_each(|teaching| teaching.recategorise(category));
         }
         let Target { slo, bounds, .. } = &self.target;
         let state = LocalState::new(&seen, self.memory.rate.unwrap_or(seen.arrival_rate), slo, bounds);
@@ -315,11 +316,13 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
             Action::between(&seen.scale, &verdict.scale)
         };
 
+        let clip = verdict.clip.filter(|_| !paused);
+
         // Hand in: into a queue, so nothing waits.
         if let Some(recorder) = &mut self.recorder {
             let told = [(paused, "paused"), (fallback, "fallback")];
             let told = told.into_iter().filter_map(|(on, name)| on.then_some(name));
-            let said = verdict.clip.filter(|_| !paused).map(Clip::name);
+            let said = clip.map(Clip::name);
             recorder.step(self.membership.member(), state, reported, action, said.into_iter().chain(told));
         }
 
@@ -343,7 +346,7 @@ impl<E: Environment, L: Link, P: Policy> Agent<E, L, P> {
         self.memory.action = action;
         self.memory.rate = Some(seen.arrival_rate);
         let (excess, violated) = (slo.excess(&seen), slo.violated(&seen));
-        let report = Report { seen, reward, action, clip: verdict.clip, connected: answer.is_some(), excess, violated };
+        let report = Report { seen, reward, action, clip, connected: answer.is_some(), excess, violated };
         if let Some(metrics) = &self.metrics {
             metrics.step(&report, &self.memory.directives);
             self.recorder.iter().for_each(|recorder| metrics.recorded(recorder.outcome()));

@@ -82,14 +82,25 @@ impl Wanted {
                         bytes,
                     }));
                 }
-                Err(link::Error::Refused(problem)) if link::kind(&problem) == "unknown-model" => {
-                    missing = Some(link::Error::Refused(problem));
-                }
+                Err(error) if error.is_unknown_model() => missing = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        Err(missing.unwrap_or_else(|| link::Error::Unreachable("no base model is asked for".to_owned())))
+        Err(missing.unwrap_or_else(nothing_wanted))
     }
+
+    /// The workload is of another category than it was thought to be. Says whether that matters: it does not to whoever
+    /// wants one model whatever the category.
+    pub fn recategorise(&mut self, category: Category) -> bool {
+        let matters = self.category.is_some();
+        self.category = self.category.and(Some(category));
+        matters
+    }
+}
+
+/// Why nothing is found of a [`Wanted`] that has no names.
+pub(crate) fn nothing_wanted() -> link::Error {
+    link::Error::Unreachable("no base model is asked for".to_owned())
 }
 
 /// A network that waits for the policy's next decision.
@@ -140,8 +151,8 @@ impl Following {
 
     /// The workload is of another category than it was thought to be.
     pub fn recategorise(&mut self, category: Category) {
-        if self.wanted.category.is_some() {
-            (self.wanted.category, self.looked) = (Some(category), None);
+        if self.wanted.recategorise(category) {
+            self.looked = None;
         }
     }
 

@@ -30,6 +30,14 @@ pub enum Error {
     Refused(Box<Problem>),
 }
 
+impl Error {
+    /// Whether there is no base model of the name that was asked for; there may be one of another.
+    #[must_use]
+    pub fn is_unknown_model(&self) -> bool {
+        matches!(self, Self::Refused(problem) if kind(problem) == "unknown-model")
+    }
+}
+
 /// Which file of a base model is asked for, and by whom.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {

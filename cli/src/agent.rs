@@ -110,12 +110,11 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
         if args.learn {
             let path = args.model.as_deref().ok_or_else(missing_model)?;
             let (kept, outbox) = (path.to_owned(), Outbox::default());
-            // What was learnt goes where it came from.
-            let base = match &start {
-                Start::Base(found) => Some(found.model.clone()),
-                _ => wanted.names().next(),
+            // What was learnt goes where it came from; a file does not say where that was.
+            let teaching = match &start {
+                Start::Base(found) => Teaching::of(found.model.clone(), outbox.clone()),
+                _ => Teaching::new(wanted, outbox.clone()),
             };
-            let teaching = base.map(|base| Teaching::new(base, outbox.clone()));
             let keep = move |learner: &Learner| {
                 match learner.network().save() {
                     Ok(network) => outbox.put(network),
@@ -131,7 +130,7 @@ pub fn run(args: &AgentArgs) -> anyhow::Result<()> {
                 Learning::new(learner(path, start.bytes(), args.seed)?, args.seed)?.kept_every(UPDATES, Box::new(keep));
             let shape = learning.config().reward;
             let mut agent = Agent::new(target, environment, link, pool, learning, shape);
-            teaching.into_iter().for_each(|teaching| agent.teach(teaching));
+            agent.teach(teaching);
             recorder.into_iter().for_each(|recorder| agent.record(recorder));
             profile.into_iter().for_each(|profile| agent.infer(profile));
             observe(&mut agent, args, counted);

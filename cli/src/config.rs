@@ -61,7 +61,9 @@ fn with_file(mut command: clap::Command, path: &PathBuf) -> Result<clap::Command
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        // In bytes: a span may begin within a character.
+        let before = error.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(before).filter(|&byte| byte == b'\n').count() + 1;
         format!("{name}:{line}: {}", error.message().trim())
     })?;
     let mut sections = Sections::new();
@@ -227,6 +229,18 @@ mod tests {
         ] {
             let line = load(file, flags).unwrap_err();
             assert!(!line.contains('\n') && parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_named_beside_characters_of_several_bytes() {
+        for (file, line) in [
+            ("[coordinator]\n# \u{e4}\u{20ac}\u{1f980}\nlisten = \u{e4}", ":3: "),
+            ("\u{1f980}", ":1: "),
+            ("[demo]\nquick = \"\\\u{20ac}\"", ":2: "),
+        ] {
+            let message = load(file, &[]).unwrap_err();
+            assert!(message.contains(&format!("meanfield.toml{line}")), "{file:?}: {message}");
         }
     }
 

@@ -1,5 +1,5 @@
 //! Bodies as the coordinator's edge reads them: registrations, heartbeats, batches in both forms, steps in both forms,
-//! orders and tokens. The first byte says which; any body is refused with a reason or taken.
+//! orders, settings of pools and tokens. The first byte says which; any body is refused with a reason or taken.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 
 const JSON: &str = "application/json";
 
-const ROUTES: [(Method, &str, &str); 14] = [
+const ROUTES: [(Method, &str, &str); 17] = [
     (Method::POST, "/v1/agents", JSON),
     (Method::POST, "/v1/agents/{id}/heartbeat", JSON),
     (Method::POST, "/v1/heartbeats", JSON),
@@ -24,6 +24,9 @@ const ROUTES: [(Method, &str, &str); 14] = [
     (Method::POST, "/v1/tokens", JSON),
     (Method::POST, "/v1/fallback", JSON),
     (Method::POST, "/v1/trajectories/import", "text/csv"),
+    (Method::PUT, "/v1/pools/shop", JSON),
+    (Method::PUT, "/v1/pools/default/scarcity", JSON),
+    (Method::PUT, "/v1/agents/{id}/entitlement", JSON),
     // Last: whoever leaves is no member for the requests that follow.
     (Method::POST, "/v1/agents/{id}/leave", JSON),
 ];

@@ -9,7 +9,7 @@ use axum::http::Method;
 use libfuzzer_sys::fuzz_target;
 
 const METHODS: [Method; 4] = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
-const BASES: [&str; 16] = [
+const BASES: [&str; 22] = [
     "",
     "/v1/agents",
     "/v1/agents/",
@@ -26,6 +26,12 @@ const BASES: [&str; 16] = [
     "/v1/trajectories/samples",
     "/v1/audit",
     "/v1/events",
+    "/v1/agents/{id}/entitlement",
+    "/v1/models",
+    "/v1/pools",
+    "/v1/pools/default/cuts",
+    "/v1/pools/default/scarcity",
+    "/v1/trajectories/export",
 ];
 
 fuzz_target!(|input: &[u8]| {

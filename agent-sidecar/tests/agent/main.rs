@@ -20,6 +20,7 @@ mod scarcity;
 mod serving;
 mod sharing;
 mod support;
+mod teaching;
 mod training;
 mod trajectories;
 mod wants;

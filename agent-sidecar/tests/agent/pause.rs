@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use meanfield_agent::{
     agent::Agent,
+    guard::Clip,
+    metrics::Metrics,
     policy::{Decision, ppo::Ppo},
 };
-use meanfield_common::{action::Action, reward::Shape};
+use meanfield_common::{action::Action, resources::Scale, reward::Shape};
 use meanfield_learner::{ActorCritic, Config};
 
 use crate::support::{Coordinator, Event, Log, Scripted, Wishes, now, out, pool, preserving, target};
@@ -41,6 +43,26 @@ fn a_paused_agent_reports_but_changes_nothing_until_it_is_resumed() {
     assert_eq!(step().action, out());
     let actuations = log.lock().iter().filter(|event| matches!(event, Event::Actuated(_))).count();
     assert_eq!(actuations, 2);
+}
+
+#[test]
+fn a_wish_that_is_not_carried_out_is_not_counted_as_cut() {
+    let coordinator = Coordinator::default();
+    let environment = Scripted::new(&Log::default(), |_| preserving(1.0));
+    let policy = Wishes::new(&Log::default(), |view| {
+        let Scale { limit, .. } = view.seen.scale;
+        Decision::wish(Scale { replicas: 100, limit })
+    });
+    let mut agent = Agent::new(target(), environment, coordinator.clone(), pool(), policy, Shape::BALANCED);
+    let metrics = Arc::new(Metrics::new(Arc::default()));
+    agent.measure(Arc::clone(&metrics));
+    let clips = [false, true, true, false].map(|paused| {
+        coordinator.pauses(paused);
+        now(agent.step(None)).unwrap().clip
+    });
+    assert_eq!(clips, [Some(Clip::Rate), None, None, Some(Clip::Rate)]);
+    let text = metrics.render().unwrap();
+    assert!(text.contains("meanfield_agent_clips_total{reason=\"rate\"} 2\n"), "{text}");
 }
 
 #[test]

@@ -73,6 +73,8 @@ struct State {
     appends: usize,
     dropped: u64,
     categories: Vec<Category>,
+    /// For which base models somebody handed in what was learnt, in order.
+    contributions: Vec<String>,
 }
 
 struct Member {
@@ -184,6 +186,11 @@ impl Coordinator {
         self.state.lock().categories.clone()
     }
 
+    /// For which base models somebody handed in what was learnt, in order.
+    pub fn contributions(&self) -> Vec<String> {
+        self.state.lock().contributions.clone()
+    }
+
     pub fn members(&self) -> usize {
         self.state.lock().members.len()
     }
@@ -206,6 +213,11 @@ pub fn refused(detail: &str) -> link::Error {
 fn problem(detail: &str) -> Problem {
     let (kind, title) = ("/problems/invalid-value".to_owned(), "A value is outside its bound".to_owned());
     Problem { kind, title, status: 422, detail: detail.to_owned(), field: None, bound: None, trace_id: None }
+}
+
+fn unknown_model() -> link::Error {
+    let kind = "/problems/unknown-model".to_owned();
+    link::Error::Refused(Box::new(Problem { kind, ..problem("there is no such model") }))
 }
 
 /// The same id for the same name in the same pool, whoever registers first.
@@ -323,10 +335,7 @@ impl Link for Coordinator {
         let mut state = self.state.lock();
         state.works()?;
         state.downloads += 1;
-        let mut missing = problem("there is no such model");
-        missing.kind = "/problems/unknown-model".to_owned();
-        let missing = || link::Error::Refused(Box::new(missing));
-        let (version, bytes) = state.versions.get(ask.model).cloned().ok_or_else(missing)??;
+        let (version, bytes) = state.versions.get(ask.model).cloned().ok_or_else(unknown_model)??;
         let same = ask.had == Some(Digest::of(&bytes));
         Ok((!same).then_some(File { version: Some(version), bytes }))
     }
@@ -348,6 +357,14 @@ impl Link for Coordinator {
             }
         }
         failure.map_or(Ok(Appended::default()), |(error, _)| Err(error))
+    }
+
+    async fn contribute(&mut self, model: &ModelName, _: AgentId, _: &[u8], _: f64) -> Result<(), link::Error> {
+        let mut state = self.state.lock();
+        state.works()?;
+        state.versions.get(model).cloned().ok_or_else(unknown_model)??;
+        state.contributions.push(model.to_string());
+        Ok(())
     }
 
     async fn forecast(&mut self, _: &PoolName) -> Result<Vec<u8>, link::Error> {

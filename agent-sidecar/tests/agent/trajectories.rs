@@ -1,6 +1,9 @@
 //! Recorded steps: handed in once each and in order, whatever happens to the coordinator, and never in the way of a step.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use meanfield_agent::{
     agent::Agent,
@@ -49,9 +52,14 @@ async fn steps(agent: &mut Tested, count: usize) {
     }
 }
 
-/// Asks again until it is so; the tests' own patience is what ends a test that waits in vain.
-async fn eventually(mut so: impl FnMut() -> bool) {
+/// Far longer than anything takes, also on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Asks again until it is so; fails when it is still not after [`PATIENCE`].
+async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
     while !so() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
         tokio::task::yield_now().await;
     }
 }
@@ -74,7 +82,8 @@ fn contiguous(steps: &[Recorded]) {
 #[tokio::test]
 async fn steps_are_what_the_coordinator_heard_and_follow_from_each_other() {
     let coordinator = Coordinator::default();
-    let mut agent = agent(&coordinator, fast());
+    // So long that batches are full, however slow the machine is; the last one goes when the agent stops.
+    let mut agent = agent(&coordinator, Options { linger: Duration::from_hours(1), ..fast() });
     steps(&mut agent, 600).await;
     agent.finish().await;
     let (steps, heard) = (told(&coordinator), coordinator.heard());
@@ -102,7 +111,7 @@ async fn a_lost_answer_and_a_coordinator_that_is_away_cost_nothing_and_store_not
     coordinator.fails_with(Some(unreachable()));
     steps(&mut agent, 100).await;
     let tried = coordinator.appends();
-    eventually(|| coordinator.appends() > tried + 3).await;
+    eventually("it is tried again", || coordinator.appends() > tried + 3).await;
     coordinator.fails_with(None);
     steps(&mut agent, 10).await;
     agent.finish().await;
@@ -118,7 +127,7 @@ async fn after_registering_again_only_what_may_be_there_already_is_left_out() {
     let coordinator = Coordinator::default();
     let mut one = agent(&coordinator, fast());
     steps(&mut one, 20).await;
-    eventually(|| coordinator.stored().len() == 19).await;
+    eventually("all is stored", || coordinator.stored().len() == 19).await;
     coordinator.forgets_everybody();
     steps(&mut one, 20).await;
     one.finish().await;
@@ -130,12 +139,12 @@ async fn after_registering_again_only_what_may_be_there_already_is_left_out() {
     let coordinator = Coordinator::default();
     let mut one = agent(&coordinator, fast());
     steps(&mut one, 20).await;
-    eventually(|| coordinator.stored().len() == 19).await;
+    eventually("all is stored", || coordinator.stored().len() == 19).await;
     let lost =
         std::iter::repeat_n((unreachable(), false), 1).chain(std::iter::repeat_n((link::Error::Unknown, false), 3));
     coordinator.appends_fail([(unreachable(), true)].into_iter().chain(lost));
     steps(&mut one, 1).await;
-    eventually(|| coordinator.stored().len() > 19).await;
+    eventually("an answer is lost", || coordinator.stored().len() > 19).await;
     coordinator.forgets_everybody();
     steps(&mut one, 20).await;
     one.finish().await;
@@ -176,11 +185,16 @@ async fn what_is_refused_is_dropped_and_the_rest_goes_on() {
 #[tokio::test]
 async fn an_agent_that_stops_while_the_coordinator_is_away_does_not_wait_for_it() {
     let coordinator = Coordinator::default();
-    // The patience of the test would end long after that of whoever runs it.
-    let mut agent = agent(&coordinator, Options { longest_pause: Duration::from_hours(1), ..fast() });
+    // Whoever waits for the next attempt or for the end of the grace waits for longer than this test does.
+    let long = Duration::from_hours(24);
+    let mut agent = agent(&coordinator, Options { first_pause: long, longest_pause: long, grace: long, ..fast() });
     steps(&mut agent, 20).await;
+    eventually("all is stored", || coordinator.stored().len() == 19).await;
+    let tried = coordinator.appends();
     coordinator.fails_with(Some(unreachable()));
     steps(&mut agent, 20).await;
-    agent.finish().await;
-    assert!(told(&coordinator).len() < 39);
+    eventually("the first attempt fails", || coordinator.appends() > tried).await;
+    let finished = tokio::time::timeout(PATIENCE, agent.finish()).await;
+    assert!(finished.is_ok(), "it waits");
+    assert_eq!(told(&coordinator).len(), 19);
 }

@@ -1,6 +1,10 @@
 //! Recorded steps: kept once, found again, counted right, removed when they are old.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::{Seek, Write},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use meanfield_common::{
@@ -15,6 +19,7 @@ use meanfield_coordinator::{
     trajectories::{
         Retention,
         export::{Format, export},
+        import::Batches,
         query::{self, Filter},
     },
 };
@@ -243,6 +248,27 @@ async fn files_read_back_as_they_were_written() {
     assert_eq!(csv(&empty.coordinator), csv(&coordinator), "by way of Parquet");
     served.ended().await.unwrap();
     empty.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_over_which_the_library_panics_is_no_parquet() {
+    let coordinator = Coordinator::open(Options::default(), Clock::manual()).unwrap();
+    let a = member(&coordinator, "a").await;
+    take(&coordinator, &a, [step(1, 0, 7)]).await;
+    let whole = exported(&coordinator, Format::Parquet);
+    // Behind the footer are its length and a word. The lowest bit of a number in there is its sign, and the library takes
+    // for granted that some of them have none.
+    let end = whole.len() - 8;
+    let length = u32::from_le_bytes(whole[end..end + 4].try_into().unwrap()) as usize;
+    let refused_for_a_panic = |at: usize| {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        file.write_all(&changed).and_then(|()| file.rewind()).unwrap();
+        let read = Batches::open(file, Format::Parquet).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        read.is_err_and(|invalid| invalid.to_string().contains("what cannot be read"))
+    };
+    assert!((end - length..end).any(refused_for_a_panic), "the library panics no more");
 }
 
 #[tokio::test]
