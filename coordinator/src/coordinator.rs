@@ -178,7 +178,7 @@ impl Coordinator {
     }
 
     /// Takes one step of one agent and answers with the mean field of the others: O(1), without allocating once the
-    /// agent has claimed something, if it does. Where the pool has a capacity, one sort over its members is added once
+    /// agent has claimed something, if it does, unless it is told details. Where the pool has a capacity, one sort over its members is added once
     /// a round, or at most once a second.
     ///
     /// In real time the answer is the latest. With a round it describes the pool as the earlier rounds left it, for

@@ -164,8 +164,8 @@ impl Membership {
     }
 
     /// Takes a heartbeat and answers it, and says whether its claim counts less than it says. Nothing is allocated, but
-    /// for the box of a member's first claim and its place among those that ask for a budget, and no step depends on the number of members, but for the sort of
-    /// [`crate::claims`].
+    /// for the box of a member's first claim, its place among those that ask for a budget, and the details of g where they
+    /// are told; and no step depends on the number of members, but for the sort of [`crate::claims`].
     pub(crate) fn heartbeat(&self, id: AgentId, beat: &Heartbeat, now: u64) -> Result<(Answer, bool), Error> {
         let mut entry = self.members.get_mut(&id).ok_or(Error::UnknownAgent(id))?;
         let member = &mut **entry;
