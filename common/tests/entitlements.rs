@@ -114,6 +114,15 @@ fn who_is_cut_for_memory_alone_has_no_cap_on_cores_that_are_lent() {
 }
 
 #[test]
+fn the_worth_of_one_who_needs_nothing_is_a_number() {
+    let idle = claim(amount(0.0, 0.0), amount(4.0, 0.0), 0.0, 10.0);
+    let mut pool = slots(&[idle, cpu(6.0, 1.0)]);
+    run([8.0, 100.0], &mut pool, &mut Vec::new(), Outcome::default(), 0.0);
+    assert_eq!(pool[0].reason(), Some(Reason::Comfort), "it holds more than it gets");
+    assert!(pool[0].worth().is_finite() && pool[0].worth() > pool[1].worth(), "{}", pool[0].worth());
+}
+
+#[test]
 fn minimums_that_no_longer_fit_shrink_in_proportion() {
     let mut pool = slots(&[cpu(8.0, 1.0), cpu(8.0, 1.0), cpu(8.0, 100.0)]);
     pool[0].entitle(&minimum(6.0, 0.0));

@@ -39,6 +39,8 @@ pub const STEPS_A_MINUTE: f64 = 4.0;
 pub const AGE_HALVES: f64 = 8.0;
 /// The most steps that count as age.
 const OLDEST: f64 = 1e6;
+/// The smallest share of a pool that a need counts as, so that also the worth of one who needs nothing is a number.
+const LEAST_SHARE: f64 = 1e-9;
 
 /// What a pool remembers of one agent.
 #[derive(Debug, Clone)]
@@ -273,8 +275,7 @@ fn rank(size: [i64; 2], scarce: [bool; 2], ageing: f64, slots: &mut [Slot], orde
         let stay = if slot.cut.is_some() { STAY } else { 1.0 };
         let aged = 1.0 + ageing * slot.age / STEPS_A_MINUTE;
         let weight = slot.need.map_or(0.0, |need| amount(slot.weight(&need)) * aged);
-        // One who needs nothing comes first.
-        slot.worth = weight / (stay * share(0).max(share(1))).max(f64::MIN_POSITIVE);
+        slot.worth = weight / (stay * share(0).max(share(1))).max(LEAST_SHARE);
     }
     order.sort_unstable_by(|&a, &b| match slots[b].worth.total_cmp(&slots[a].worth) {
         Ordering::Equal => slots[a].name.cmp(&slots[b].name),

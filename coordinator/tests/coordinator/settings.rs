@@ -244,6 +244,26 @@ fn cuts_are_listed_by_page_and_filter() {
         assert_eq!(served.metric(cores).await, 10.0);
         let mode = "meanfield_coordinator_pool_scarcity_mode{pool=\"default\",mode=\"enforce\"}";
         assert_eq!(served.metric(mode).await, 1.0);
+        served.coordinator.order(settings(Mode::Off, 0.0, Source::Declared), Terms::default()).await.unwrap();
+        assert_eq!([served.metric(mode).await, served.metric(&mode.replace("enforce", "off")).await], [0.0, 1.0]);
+        served.ended().await.unwrap();
+    });
+}
+
+#[test]
+fn the_worth_of_one_who_needs_nothing_is_a_number_on_the_wire() {
+    block_on(async {
+        let served = Served::start(options(8.0)).await;
+        let [idle, busy] = [member(&served.coordinator, "a").await, member(&served.coordinator, "b").await];
+        for round in 1..3 {
+            let mut nothing = claiming(&idle, round, 0.0, 10.0);
+            nothing.claim.as_mut().unwrap().held = claiming(&idle, 0, 4.0, 1.0).claim.unwrap().held;
+            for (agent, message) in [(&idle, nothing), (&busy, claiming(&busy, round, 6.0, 1.0))] {
+                served.coordinator.heartbeat(agent.agent, &in_round(round, message)).unwrap();
+            }
+        }
+        let cuts: Value = served.get("/v1/pools/default/cuts?agent=a").await.json();
+        assert!(cuts["cuts"][0]["worth"].is_f64(), "{cuts}");
         served.ended().await.unwrap();
     });
 }
