@@ -29,7 +29,7 @@ pub struct ScarcityView {
     pub capped: u64,
     /// Who has a cap, in order of names; at most a hundred.
     pub yielding: Vec<Yielding>,
-    /// How many cuts are open, by reason, of those in the ledger.
+    /// How many cuts are open, by reason, whether or not they are still in the ledger.
     pub cuts: Vec<OpenCuts>,
 }
 
