@@ -170,8 +170,8 @@ pub struct CapacityView {
 pub struct BudgetView {
     /// What was ordered; none if nothing is limited.
     pub budget: Option<Budget>,
-    /// What that makes of the pool's capacity, within any minute; none if the pool has no capacity any more, and then nothing
-    /// is limited.
+    /// What that makes of the pool's capacity, within any minute. While the capacity is not known it is what it was before,
+    /// or nothing.
     pub limit: Option<Moving>,
     /// How much of that can be granted now.
     pub left: Option<Moving>,

@@ -80,11 +80,14 @@ impl OfPool {
         self.fit(capacity);
     }
 
-    /// Makes the budget one of this capacity.
+    /// Makes the budget one of this capacity. While that is not known, the limit stays what it was, and nothing may be moved
+    /// if there was none: a budget is never lifted but by an order.
     pub(crate) fn fit(&self, capacity: Option<Capacity>) {
         let budget = *self.budget.lock();
-        let limit = budget.and_then(|budget| capacity.map(|capacity| budget.limit(&capacity)));
-        self.window.lock().limit(limit);
+        let mut window = self.window.lock();
+        let before = window.limit().unwrap_or_default();
+        let limit = budget.map(|budget| capacity.map_or(before, |capacity| budget.limit(&capacity)));
+        window.set_limit(limit);
         self.limited.store(limit.is_some(), Ordering::Relaxed);
     }
 
@@ -102,9 +105,9 @@ impl OfPool {
     }
 
     /// The budget, what it makes in amounts, and how much is left of that now.
-    pub(crate) fn budget(&self, capacity: Option<Capacity>, now: u64) -> Option<BudgetNow> {
+    pub(crate) fn budget(&self, now: u64) -> Option<BudgetNow> {
         let budget = (*self.budget.lock())?;
-        let limit = capacity.map(|capacity| budget.limit(&capacity));
-        Some((budget, limit, self.window.lock().left(now)))
+        let mut window = self.window.lock();
+        Some((budget, window.limit(), window.left(now)))
     }
 }
