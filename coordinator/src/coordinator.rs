@@ -24,7 +24,7 @@ use crate::{
     forecast::Forecast,
     ledger::{Change, Ledger},
     membership::{Deadlines, Membership},
-    metrics::Metrics,
+    metrics::{Board, Metrics},
     models::Models,
     options::Options,
     store::{self, Store, Write},
@@ -272,6 +272,11 @@ impl Coordinator {
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
         self.0.membership.pools()
+    }
+
+    /// The same for metrics.
+    pub(crate) fn boards(&self) -> Vec<Board> {
+        self.0.membership.boards()
     }
 
     /// One pool.

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{forecast::network, support::*};
+use crate::{durability::image, forecast::network, scarcity::claiming, support::*};
 
 fn joining(to: &str, agent: &str) -> Register {
     Register { pool: pool(to), category: Category::Io, ..register(agent) }
@@ -52,7 +52,12 @@ async fn a_pool_is_made_changed_and_removed_and_every_step_is_told_and_audited()
 
     let agent = served.coordinator.register(joining("shop/gpu", "a")).await.unwrap();
     served.coordinator.heartbeat(agent.agent, &beat(agent.epoch, 1, 40)).unwrap();
-    assert!(served.get("/metrics").await.body.contains("pool_agents{pool=\"shop/gpu\"} 1"));
+    // All that a board can have of a pool: members, what they report, a capacity and a cut.
+    served.coordinator.set_capacity(&pool("shop/gpu"), Capacity::new(2.0, 8.0).ok()).await.unwrap();
+    served.coordinator.heartbeat(agent.agent, &claiming(&agent, 2, 4.0, 1.0)).unwrap();
+    for line in ["pool_agents{pool=\"shop/gpu\"} 1", "pool_cuts{pool=\"shop/gpu\",reason=\"need\"} 1"] {
+        assert!(served.get("/metrics").await.body.contains(line), "{line}");
+    }
     let remove = async || send(served.request(Method::DELETE, path)).await;
     let refused = remove().await.problem();
     assert_eq!((refused.status, refused.kind.as_str()), (409, "/problems/pool-in-use"));
