@@ -120,7 +120,7 @@ pub struct PoolView {
     pub mean_field: MeanField,
     /// The mean reward over those that have reported.
     pub mean_reward: Option<f64>,
-    /// The team reward as agents are told it: that mean, or one weighted by the weights of claims.
+    /// The team reward as agents are told it: that mean, or one weighted by the agents' weights.
     pub team_reward: Option<f64>,
     /// How scarce its capacity is; absent where none is known.
     pub scarcity: Option<ScarcityView>,
