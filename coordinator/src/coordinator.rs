@@ -133,7 +133,7 @@ impl Coordinator {
         let (directory, counted) = (options.data_dir.as_deref(), metrics.trajectories.clone());
         let trajectories = Trajectories::open(directory, options.trajectories, clock.clone(), counted)?;
         let log = Log::new(std::mem::take(&mut contents.trail), options.audit_keep);
-        let ledger = Ledger::new(contents, &options.pools, options.max_pools);
+        let ledger = Ledger::new(contents, &options);
         membership.set_orders(ledger.orders().clone());
         let live = Live {
             membership: Arc::clone(&membership),

@@ -134,11 +134,11 @@ impl Work {
     fn commit(&mut self, waiting: &mut Vec<Job>) -> Result<(), Arc<store::Error>> {
         let (mut dirty, mut notes) = (Dirty::default(), Vec::new());
         let membership = &self.live.membership;
-        let capacity = |pool: &PoolName| membership.capacity(pool);
+        let reported = |pool: &PoolName| membership.reported(pool);
         let decided: Vec<_> = waiting
             .drain(..)
             .map(|Job { change, terms, reply }| {
-                let decision = self.ledger.decide(change, &terms, &capacity, &mut dirty).map(|(effect, note)| {
+                let decision = self.ledger.decide(change, &terms, &reported, &mut dirty).map(|(effect, note)| {
                     notes.extend(note);
                     effect
                 });

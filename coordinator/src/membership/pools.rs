@@ -130,6 +130,11 @@ impl Membership {
         self.pools.get(name).and_then(|pool| pool.capacity())
     }
 
+    /// What a pool's nodes have that agents report, where that counts and once it is known.
+    pub(crate) fn reported(&self, name: &PoolName) -> Option<Capacity> {
+        self.pools.get(name).and_then(|pool| pool.reported())
+    }
+
     /// Puts all that is ordered in effect, but for pauses, capacities and networks.
     pub(crate) fn set_orders(&self, orders: Orders) {
         for pool in self.pools.all() {
