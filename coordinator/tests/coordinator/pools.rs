@@ -1,12 +1,15 @@
 //! Pools that come and go: made, changed and removed by the API, over restarts, with members in them.
 
-use meanfield_common::{identity::Category, scarcity::Capacity, wire::Register};
+use std::path::Path;
+
+use meanfield_common::{budget::Budget, identity::Category, scarcity::Capacity, wire::Register};
 use meanfield_coordinator::{
     Clock, Coordinator, Error, Options,
     events::Kind as Happened,
     http::pools::Pools,
-    orders::{Order, Terms},
+    orders::{Order, Scope, Terms},
     settings::{Kind, Settings, TeamReward},
+    store::{Contents, Disk, Store},
     view::PoolView,
 };
 use proptest::prelude::*;
@@ -182,6 +185,32 @@ fn pools_outlast_a_restart_with_their_settings_members_and_orders() {
     assert_eq!(coordinator.agent(old.agent).unwrap().pool, pool("old"));
     let again = block_on(coordinator.register(joining("made", "a"))).unwrap();
     assert_eq!((again.agent, again.epoch.0), (made.agent, 2), "who was in it is still known");
+}
+
+#[test]
+fn nothing_is_kept_of_a_pool_or_an_agent_about_which_nothing_is_ordered() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    let order = |order| block_on(coordinator.order(order, Terms::default())).unwrap();
+    let made = pool("made");
+    block_on(async {
+        coordinator.set_pool(&made, Some(Settings::default())).await.unwrap();
+        coordinator.set_capacity(&made, Capacity::new(4.0, 8.0).ok()).await.unwrap();
+        coordinator.set_forecast(&made, network(1)).await.unwrap();
+    });
+    order(Order::Budget(made.clone(), Budget::new(10.0).ok()));
+    let agent = block_on(coordinator.register(joining("made", "a"))).unwrap().agent;
+    order(Order::Fallback(Scope::Agent(agent), true));
+    let kept = |contents: &Contents| {
+        let Contents { pools, capacities, forecasts, pool_orders, agent_orders, .. } = contents;
+        [pools.len(), capacities.len(), forecasts.len(), pool_orders.len(), agent_orders.len()]
+    };
+    let load = |dir: &Path| Disk::rehearse(dir).unwrap().open().unwrap().load().unwrap();
+    assert_eq!(kept(&load(image(dir.path()).path())), [1; 5]);
+    block_on(coordinator.remove(agent)).unwrap();
+    block_on(coordinator.set_pool(&made, None)).unwrap();
+    drop(coordinator);
+    assert_eq!(kept(&load(dir.path())), [0; 5]);
 }
 
 #[tokio::test]
