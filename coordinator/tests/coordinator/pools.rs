@@ -216,25 +216,32 @@ fn nothing_is_kept_of_a_pool_or_an_agent_about_which_nothing_is_ordered() {
 #[tokio::test]
 async fn nobody_gets_into_a_pool_that_is_removed_at_the_same_time() {
     let coordinator = in_memory();
-    let mut refused = 0;
+    let (mut joins, mut removals) = (0, 0);
     for turn in 0..50 {
         coordinator.set_pool(&pool("short"), Some(Settings::default())).await.unwrap();
         let name = format!("a{turn}");
         let short = pool("short");
-        let (joined, removed) =
-            tokio::join!(coordinator.register(joining("short", &name)), coordinator.set_pool(&short, None));
+        let (join, remove) = (coordinator.register(joining("short", &name)), coordinator.set_pool(&short, None));
+        // Each of them is the first to be handed in every other time.
+        let (joined, removed) = if turn % 2 == 0 {
+            tokio::join!(biased; join, remove)
+        } else {
+            let (removed, joined) = tokio::join!(biased; remove, join);
+            (joined, removed)
+        };
         match (&joined, &removed) {
             (Ok(registered), Err(Error::PoolInUse { .. })) => {
+                joins += 1;
                 coordinator.heartbeat(registered.agent, &beat(registered.epoch, 1, 10)).unwrap();
                 coordinator.remove(registered.agent).await.unwrap();
                 coordinator.set_pool(&short, None).await.unwrap();
             }
-            (Err(Error::Invalid(_)), Ok(())) => refused += 1,
+            (Err(Error::Invalid(_)), Ok(())) => removals += 1,
             other => panic!("{other:?}"),
         }
         assert!(coordinator.audit() && coordinator.pools().len() == 1);
     }
-    assert!(refused <= 50);
+    assert_eq!((joins, removals), (25, 25), "whoever was first");
 }
 
 #[derive(Debug, Clone)]
@@ -316,7 +323,16 @@ proptest! {
 #[tokio::test]
 async fn an_order_about_a_pool_that_was_just_removed_is_refused() {
     let coordinator = in_memory();
-    let order = Order::Capacity(pool("none"), Capacity::new(1.0, 1.0).ok());
-    let refused = coordinator.order(order, Terms::default()).await.unwrap_err();
-    assert!(matches!(refused, Error::UnknownPool { .. }), "{refused}");
+    let (short, terms) = (pool("short"), Terms::default());
+    let order = || Order::Capacity(short.clone(), Capacity::new(1.0, 1.0).ok());
+    for turn in 0..10 {
+        coordinator.set_pool(&short, Some(Settings::default())).await.unwrap();
+        assert!(coordinator.pool(&short).unwrap().scarcity.is_none(), "nothing of turn {turn} is left");
+        coordinator.order(order(), terms.clone()).await.unwrap();
+        // Both are handed in before either is decided, so that one commit has them.
+        let (remove, order) = (coordinator.set_pool(&short, None), coordinator.order(order(), terms.clone()));
+        let (removed, ordered) = tokio::join!(biased; remove, order);
+        assert!(removed.is_ok() && matches!(ordered, Err(Error::UnknownPool { .. })), "{removed:?} {ordered:?}");
+        assert!(coordinator.pool(&short).is_err());
+    }
 }
