@@ -154,19 +154,13 @@ impl Ledger {
                 dirty.pool_orders.insert(pool.clone(), *order);
             }
             Order::Entitlement(id, given) => {
-                let order = self.orders.agents.entry(*id).or_default();
-                order.entitlement = *given;
-                dirty.agent_orders.insert(*id, *order);
+                self.set_agent(*id, dirty, |order| order.entitlement = *given);
             }
             Order::Fallback(Scope::Agent(id), on) => {
-                let order = self.orders.agents.entry(*id).or_default();
-                order.fallback = *on;
-                dirty.agent_orders.insert(*id, *order);
+                self.set_agent(*id, dirty, |order| order.fallback = *on);
             }
             Order::Lifecycle(id, state) => {
-                let order = self.orders.agents.entry(*id).or_default();
-                order.lifecycle = *state;
-                dirty.agent_orders.insert(*id, *order);
+                self.set_agent(*id, dirty, |order| order.lifecycle = *state);
             }
             Order::Capacity(pool, capacity) => {
                 set(&mut self.orders.capacities, pool, *capacity);
@@ -177,8 +171,15 @@ impl Ledger {
                 dirty.forecasts.insert(pool.clone(), forecast.clone());
             }
         }
-        self.orders.agents.retain(|_, order| *order != AgentOrder::default());
         Ok(Aftermath::default())
+    }
+
+    /// Changes what is ordered about an agent.
+    fn set_agent(&mut self, id: AgentId, dirty: &mut Dirty, change: impl FnOnce(&mut AgentOrder)) {
+        let mut order = self.orders.agent(id);
+        change(&mut order);
+        set(&mut self.orders.agents, &id, Some(order).filter(|order| *order != AgentOrder::default()));
+        dirty.agent_orders.insert(id, order);
     }
 }
 

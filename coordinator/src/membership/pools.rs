@@ -12,7 +12,7 @@ use super::{Member, Membership};
 use crate::{
     error::Error,
     forecast::Forecast,
-    orders::Orders,
+    orders::{AgentOrder, Orders},
     pool::Pool,
     settings::Settings,
     view::{CutFilter, CutView},
@@ -141,5 +141,10 @@ impl Membership {
             pool.orders.set(orders.pool(&pool.name), pool.capacity());
         }
         self.orders.set(orders);
+    }
+
+    /// The same for what is ordered about one agent.
+    pub(crate) fn set_order(&self, agent: AgentId, order: AgentOrder) {
+        self.orders.set_agent(agent, order);
     }
 }

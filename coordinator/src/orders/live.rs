@@ -1,6 +1,9 @@
 //! Orders as heartbeats see them: flags and counters that are read without a lock in nearly every case.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use dashmap::DashMap;
 use meanfield_common::{
@@ -21,8 +24,8 @@ pub(crate) struct Live {
     /// Whether anything is ordered about single agents: most of the time nobody has to be looked up.
     any: AtomicBool,
     agents: DashMap<AgentId, AgentOrder>,
-    /// All of it, for those who look.
-    all: RwLock<Orders>,
+    /// All of it, for those who look: shared with them, so that looking copies nothing.
+    all: RwLock<Arc<Orders>>,
 }
 
 impl Live {
@@ -34,11 +37,26 @@ impl Live {
             self.agents.insert(*agent, *order);
         }
         self.any.store(!orders.agents.is_empty(), Ordering::Relaxed);
-        *self.all.write() = orders;
+        *self.all.write() = Arc::new(orders);
     }
 
-    pub(crate) fn orders(&self) -> Orders {
-        self.all.read().clone()
+    /// Puts what is ordered about one agent in effect, and leaves all else alone: there may be as many orders as agents.
+    pub(crate) fn set_agent(&self, agent: AgentId, order: AgentOrder) {
+        let mut all = self.all.write();
+        // A copy is made only while somebody looks.
+        let agents = &mut Arc::make_mut(&mut all).agents;
+        if order == AgentOrder::default() {
+            self.agents.remove(&agent);
+            agents.remove(&agent);
+        } else {
+            self.agents.insert(agent, order);
+            agents.insert(agent, order);
+        }
+        self.any.store(!agents.is_empty(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn orders(&self) -> Arc<Orders> {
+        Arc::clone(&self.all.read())
     }
 
     pub(crate) fn fallback(&self) -> bool {
@@ -109,5 +127,30 @@ impl OfPool {
         let budget = (*self.budget.lock())?;
         let mut window = self.window.lock();
         Some((budget, window.limit(), window.left(now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn one_agents_order_costs_the_same_however_many_there_are() {
+        let some = AgentOrder { fallback: true, ..AgentOrder::default() };
+        let id = |number: u128| AgentId(Uuid::from_u128(number));
+        let live = Live::default();
+        live.set(Orders { agents: (0..10_000).map(|number| (id(number), some)).collect(), ..Orders::default() });
+        let counted = allocation_counter::measure(|| {
+            live.set_agent(id(5), AgentOrder::default());
+            live.set_agent(id(20_000), some);
+            assert_eq!(live.orders().agents.len(), 10_000);
+        });
+        // A copy of all would be ten thousand orders.
+        assert!(counted.bytes_total < 10_000, "{counted:?}");
+        assert_eq!((live.agent(id(5)), live.agent(id(20_000)), live.agent(id(6))), (AgentOrder::default(), some, some));
+        let seen = live.orders();
+        (0..20_001).for_each(|number| live.set_agent(id(number), AgentOrder::default()));
+        assert!(live.orders().agents.is_empty() && seen.agents.len() == 10_000, "who looks sees what was there");
     }
 }
