@@ -16,7 +16,7 @@ pub struct ScarcityView {
     pub ageing: Ageing,
     /// What its members may reserve together.
     pub capacity: Capacity,
-    /// How many nodes that is; absent where it is declared.
+    /// How many nodes agents name, where it is reported; absent where it is only declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
     /// How much room is left.
