@@ -222,13 +222,18 @@ fn scarcity_is_enforced_advised_and_reported_down_to_a_running_agent() {
         (!agent["advice"].is_null() && agent["grant"].is_null()).then_some(())
     });
     shell.prints("meanfield ctl pools scarcity set default --capacity reported");
-    let effective = eventually("its node is the capacity", || {
-        let capacity = shell.json("capacity show default");
-        capacity["effective"]["cores"].as_f64()
+    eventually("its node is named", || {
+        let shown = shell.json("pools scarcity show default");
+        (shown["nodes"].as_u64() >= Some(1)).then_some(())
     });
-    let shown = shell.json("pools scarcity show default");
-    assert!(effective >= 1.0 && shown["nodes"].as_u64() >= Some(1), "{effective} cores of {shown}");
-    assert_eq!(shell.json("pools cuts --state open")["cuts"], Value::Array(vec![]), "there is room");
+    let capacity = shell.json("capacity show default");
+    assert_eq!(
+        capacity["effective"], capacity["ordered"],
+        "what is declared counts meanwhile, and bounds it afterwards"
+    );
+    shell.prints("meanfield ctl capacity clear default");
+    assert!(shell.json("capacity show default")["effective"].is_null(), "it takes minutes to be known");
+    assert_eq!(shell.json("pools cuts --state open")["cuts"], Value::Array(vec![]), "until then nothing is scarce");
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Contribution {
         [cpu_limit, memory_limit, vertical, horizontal, preservation, utilisation]
     }
 
-    /// The same from an agent whose claim has this weight; without one it counts as 1.
+    /// The same from an agent of this weight; without one it counts as 1.
     #[must_use]
     pub fn weighing(self, weight: Weight) -> Self {
         // A weight is at most 1000, so this fits.

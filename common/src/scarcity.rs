@@ -179,6 +179,15 @@ impl Capacity {
     pub fn new(cores: f64, memory_gib: f64) -> Result<Self, Invalid> {
         Ok(Self { cores: cores.try_into()?, memory_gib: memory_gib.try_into()? })
     }
+
+    /// The smaller of both, for CPU and memory apart.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            cores: PoolCores(self.cores.0.min(other.cores.0)),
+            memory_gib: PoolMemory(self.memory_gib.0.min(other.memory_gib.0)),
+        }
+    }
 }
 
 /// How many numbers [`Headroom::features`] gives to a network.

@@ -94,7 +94,7 @@ pub struct Answer {
     pub sequence: Sequence,
     /// g: the pool's mean field without this agent.
     pub auxiliary: AuxiliaryState,
-    /// The mean reward over the pool, this agent included, weighted by the weights of claims where the pool is set so;
+    /// The mean reward over the pool, this agent included, weighted by the agents' weights where the pool is set so;
     /// absent before anybody reported.
     pub team_reward: Option<f64>,
     /// What the agent is told to do.

@@ -101,6 +101,28 @@ fn an_operators_weight_counts_more_than_the_claimed_one() {
 }
 
 #[test]
+fn who_is_cut_for_memory_alone_has_no_cap_on_cores_that_are_lent() {
+    // Both are scarce. The first one wants half a core of its minimum of 6, and more memory than there is.
+    let large = claim(amount(0.5, 9.0), amount(0.5, 9.0), 0.4, 1.0);
+    let mut pool = slots(&[large, cpu(6.0, 1.0), cpu(6.0, 1.0)]);
+    pool[0].entitle(&minimum(6.0, 0.0));
+    run([8.0, 4.0], &mut pool, &mut Vec::new(), Outcome::default(), 0.0);
+    assert_eq!((caps(&pool[0])[0], pool[0].reason()), (None, Some(Reason::Memory)));
+    assert!(caps(&pool[0])[1].is_some_and(|memory| memory < 4.0));
+    let others: f64 = cores(&pool).into_iter().flatten().sum();
+    assert!(others > 1.0 && others <= 7.5, "what it does not ask for is the others': {:?}", cores(&pool));
+}
+
+#[test]
+fn the_worth_of_one_who_needs_nothing_is_a_number() {
+    let idle = claim(amount(0.0, 0.0), amount(4.0, 0.0), 0.0, 10.0);
+    let mut pool = slots(&[idle, cpu(6.0, 1.0)]);
+    run([8.0, 100.0], &mut pool, &mut Vec::new(), Outcome::default(), 0.0);
+    assert_eq!(pool[0].reason(), Some(Reason::Comfort), "it holds more than it gets");
+    assert!(pool[0].worth().is_finite() && pool[0].worth() > pool[1].worth(), "{}", pool[0].worth());
+}
+
+#[test]
 fn minimums_that_no_longer_fit_shrink_in_proportion() {
     let mut pool = slots(&[cpu(8.0, 1.0), cpu(8.0, 1.0), cpu(8.0, 100.0)]);
     pool[0].entitle(&minimum(6.0, 0.0));
@@ -171,8 +193,8 @@ fn any_size() -> impl Strategy<Value = [f64; 2]> {
 }
 
 proptest! {
-    /// Whatever was claimed, given and ordered before: caps, as far as they are used, and what those without one may take
-    /// fit; and a minimum is never cut while all minimums fit.
+    /// Whatever was claimed, given and ordered before: all caps, and what those without one may take, fit; and a minimum is
+    /// never cut while all minimums fit.
     #[test]
     fn all_together_fit_and_no_minimum_is_cut(
         rounds in prop::collection::vec((prop::collection::vec(any_one(), 1..40), any_size(), 0.0..2.0_f64), 1..5),
@@ -204,7 +226,7 @@ proptest! {
                     let most = [EVIDENCE * offered + EVIDENCE_FLOOR[0], EVIDENCE_MEMORY * offered + EVIDENCE_FLOOR[1]];
                     let least = given.minimum.map_or(0.0, |least| parts(&least)[which]);
                     let counted = wanted.min(most[which].max(least)).max(parts(&claim.held)[which]);
-                    used += caps(slot)[which].map_or(counted, |cap| cap.min(wanted.max(parts(&claim.held)[which])));
+                    used += caps(slot)[which].unwrap_or(counted);
                     minimums += least;
                 }
                 let dust = 1e-6 * used.max(1.0);

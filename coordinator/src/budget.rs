@@ -27,8 +27,13 @@ impl Default for Window {
 
 impl Window {
     /// What may be granted in any minute from now on; none lifts the budget. What was granted still counts.
-    pub(crate) fn limit(&mut self, limit: Option<Moving>) {
+    pub(crate) fn set_limit(&mut self, limit: Option<Moving>) {
         self.limit = limit;
+    }
+
+    /// What may be granted in any minute.
+    pub(crate) fn limit(&self) -> Option<Moving> {
+        self.limit
     }
 
     /// Grants as much of `wanted` as is left; none where there is no budget. `now` is the clock's milliseconds.
@@ -75,15 +80,15 @@ mod tests {
     fn without_a_limit_nothing_is_said_and_with_one_it_is_kept() {
         let mut window = Window::default();
         assert_eq!(window.grant(moving(5), 0), None);
-        window.limit(Some(moving(10)));
+        window.set_limit(Some(moving(10)));
         assert_eq!(window.grant(moving(8), 0), Some(moving(8)));
         assert_eq!(window.grant(moving(8), 59_999), Some(Moving { millicores: 2, mebibytes: 1 }));
         assert_eq!(window.grant(moving(8), 60_999), Some(moving(0)), "its last minute still touches the first second");
         assert_eq!(window.grant(moving(9), 61_000), Some(moving(8)));
         assert_eq!(window.grant(moving(9), u64::MAX), Some(moving(9)), "after a long silence all of it is there");
-        window.limit(Some(moving(4)));
+        window.set_limit(Some(moving(4)));
         assert_eq!(window.grant(moving(9), u64::MAX), Some(moving(0)), "a lower limit counts what was granted before");
-        window.limit(None);
+        window.set_limit(None);
         assert_eq!(window.grant(moving(5), u64::MAX), None);
     }
 
@@ -96,7 +101,7 @@ mod tests {
             asks in prop::collection::vec((0..20_000_u64, 0..800_u32), 1..200),
         ) {
             let mut window = Window::default();
-            window.limit(Some(moving(limit)));
+            window.set_limit(Some(moving(limit)));
             let (mut now, mut given) = (0, Vec::new());
             for (wait, wanted) in asks {
                 now += wait;

@@ -107,12 +107,16 @@ impl Claims {
         self.settings
     }
 
-    /// The capacity that counts.
+    /// The capacity that counts: nodes that agents report are never more than what was declared, if anything was.
     pub(crate) fn capacity(&self) -> Option<Capacity> {
-        match self.settings.capacity {
-            Source::Declared => self.ordered.or(self.configured),
-            Source::Reported => self.nodes.capacity(),
-        }
+        let declared = self.ordered.or(self.configured);
+        [declared, self.reported()].into_iter().flatten().reduce(Capacity::min)
+    }
+
+    /// What the nodes have that agents report, where that counts and once it is known.
+    pub(crate) fn reported(&self) -> Option<Capacity> {
+        let reported = self.settings.capacity == Source::Reported;
+        reported.then(|| self.nodes.capacity(self.now)).flatten()
     }
 
     /// How many nodes count, where they are the capacity.
@@ -208,7 +212,7 @@ impl Claims {
             None => {}
         }
         if let (Source::Reported, Some(node)) = (self.settings.capacity, claim.and_then(|claim| claim.node)) {
-            self.nodes.report(&node, self.now);
+            self.nodes.report(&node, place.slot, self.now);
         }
         capped
     }
@@ -257,7 +261,7 @@ impl Claims {
                 let Self { slots, order, outcome, .. } = self;
                 *outcome = allocate(&capacity, slots, order, *outcome, steps, ageing.get());
             }
-            // Nobody has named a node: there is nothing to share, and as far as anybody knows room for everything.
+            // It is not known what the nodes have: there is nothing to share, and as far as anybody knows room for everything.
             None => {
                 self.slots.iter_mut().for_each(Slot::relieve);
                 let headroom = Headroom { free: 1.0, ..Headroom::default() };

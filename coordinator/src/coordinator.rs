@@ -24,7 +24,7 @@ use crate::{
     forecast::Forecast,
     ledger::{Change, Ledger},
     membership::{Deadlines, Membership},
-    metrics::Metrics,
+    metrics::{Board, Metrics},
     models::Models,
     options::Options,
     store::{self, Store, Write},
@@ -133,7 +133,7 @@ impl Coordinator {
         let (directory, counted) = (options.data_dir.as_deref(), metrics.trajectories.clone());
         let trajectories = Trajectories::open(directory, options.trajectories, clock.clone(), counted)?;
         let log = Log::new(std::mem::take(&mut contents.trail), options.audit_keep);
-        let ledger = Ledger::new(contents, &options.pools, options.max_pools);
+        let ledger = Ledger::new(contents, &options);
         membership.set_orders(ledger.orders().clone());
         let live = Live {
             membership: Arc::clone(&membership),
@@ -272,6 +272,11 @@ impl Coordinator {
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
         self.0.membership.pools()
+    }
+
+    /// The same for metrics.
+    pub(crate) fn boards(&self) -> Vec<Board> {
+        self.0.membership.boards()
     }
 
     /// One pool.

@@ -28,6 +28,7 @@ use crate::{
     forecast::Forecast,
     membership::names,
     models::Document,
+    options::Options,
     orders::{AgentOrder, Order, Ordered, Orders, PoolOrder, Terms},
     settings::PoolRecord,
     store::{Contents, Record, Write},
@@ -56,8 +57,8 @@ pub(crate) enum Change {
     Flush,
 }
 
-/// What the capacity of a pool is now: reported ones are not written down.
-pub(crate) type Capacities<'a> = &'a dyn Fn(&PoolName) -> Option<Capacity>;
+/// What the nodes of a pool have that agents report, if that is known: it is not written down.
+pub(crate) type Reported<'a> = &'a dyn Fn(&PoolName) -> Option<Capacity>;
 
 /// What a change means for the live membership.
 #[derive(Debug, PartialEq)]
@@ -86,6 +87,8 @@ pub(crate) struct Aftermath {
 pub(crate) struct Ledger {
     agents: Roll,
     pools: Pools,
+    /// The capacities of the configuration.
+    capacities: BTreeMap<PoolName, Capacity>,
     orders: Orders,
     tokens: HashSet<TokenId>,
 }
@@ -122,12 +125,13 @@ impl Dirty {
 }
 
 impl Ledger {
-    /// What a store holds, with the pools of the configuration; at most so many may be there before another is made.
-    pub(crate) fn new(contents: Contents, configured: &[PoolName], most_pools: usize) -> Self {
+    /// What a store holds, with the pools and capacities of the configuration.
+    pub(crate) fn new(contents: Contents, options: &Options) -> Self {
         let tokens = contents.tokens.iter().map(|(id, _)| *id).collect();
-        let pools = Pools::new(&contents, configured, most_pools);
+        let pools = Pools::new(&contents, &options.pools, options.max_pools);
+        let capacities = options.capacities.iter().cloned().collect();
         let orders = Orders { settings: pools.settings(&contents), ..orders::of(&contents) };
-        Self { orders, pools, agents: Roll::new(contents.agents), tokens }
+        Self { orders, pools, capacities, agents: Roll::new(contents.agents), tokens }
     }
 
     /// Decides a change: what it means for the live membership, and what the audit log says of it.
@@ -135,11 +139,11 @@ impl Ledger {
         &mut self,
         change: Change,
         terms: &Terms,
-        capacity: Capacities<'_>,
+        reported: Reported<'_>,
         dirty: &mut Dirty,
     ) -> Result<(Effect, Option<Note>), Error> {
         match change {
-            Change::Order(order) => self.order(order, terms, capacity, dirty),
+            Change::Order(order) => self.order(order, terms, reported, dirty),
             Change::Issue(id, record) => self.issue(id, record, terms, dirty),
             Change::Revoke(id, before) => self.revoke(id, before, terms, dirty),
             Change::Model(name, document, note) => {

@@ -32,7 +32,7 @@ use dashmap::{DashMap, Entry};
 use meanfield_common::{
     identity::{AgentId, Epoch, PoolName},
     mean_field::{Aspects, AuxiliaryState},
-    scarcity::Scarcity,
+    scarcity::{Scarcity, Weight},
     wire::{Answer, Directives, Heartbeat},
 };
 
@@ -106,6 +106,7 @@ impl Membership {
             suspect: false,
             heard: now,
             last: None,
+            weight: Weight::default(),
             yields: false,
             share,
         };
@@ -177,11 +178,13 @@ impl Membership {
         let snapshot = if member.answered(beat, moved.asked)? {
             pool.again(&member.share, before, beat.round, detail)?
         } else {
-            let (name, one) = (&member.name, member.contribution(beat));
-            let (claim, round) = (beat.claim.as_ref(), beat.round);
             let given = self.orders.agent(id).entitlement;
+            let weight = Member::weight(beat, given.as_ref());
+            let (name, one) = (&member.name, member.contribution(beat, weight));
+            let (claim, round) = (beat.claim.as_ref(), beat.round);
             let report = Report { name, before, one, claim, given: given.as_ref(), round, detail, now };
             let snapshot = pool.report(&mut member.share, &report)?;
+            member.weight = weight;
             match &mut member.last {
                 Some(last) => last.replace(beat),
                 None => member.last = Some(Last::pack(beat)),

@@ -173,6 +173,16 @@ fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// What is about one pool.
+#[derive(Debug)]
+pub(crate) struct Board {
+    pub(crate) pool: PoolView,
+    /// What is made of too little, also where no capacity is known.
+    pub(crate) mode: Mode,
+    /// How many nodes agents report, where they are the capacity.
+    pub(crate) nodes: Option<usize>,
+}
+
 /// What is about no pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Switches {
@@ -338,7 +348,7 @@ impl Metrics {
     /// Everything as text, with the gauges as of these views.
     pub(crate) fn render(
         &self,
-        pools: &[PoolView],
+        boards: &[Board],
         models: &[(ModelName, Arc<Model>)],
         switches: Switches,
     ) -> Result<String, fmt::Error> {
@@ -352,17 +362,21 @@ impl Metrics {
         // So do pools.
         self.pool_agents.clear();
         self.pool_headroom.clear();
+        self.pool_capacity.clear();
+        self.pool_scarcity_mode.clear();
+        self.pool_cuts.clear();
         for levels in [
             &self.pool_slo_preservation,
             &self.pool_utilisation,
             &self.pool_reward,
             &self.pool_price,
             &self.pool_grants,
+            &self.pool_nodes,
         ] {
             levels.clear();
         }
         let (mut active, mut suspect) = (0, 0);
-        for pool in pools {
+        for Board { pool, mode: current, nodes } in boards {
             active += pool.agents.active;
             suspect += pool.agents.suspect;
             let label = OfPool { pool: PoolName::to_string(&pool.name) };
@@ -385,7 +399,7 @@ impl Metrics {
                 let label = PartOfPool { pool: label.pool.clone(), part };
                 set(&self.pool_headroom, &label, scarcity.map(|_| value));
             }
-            set(&self.pool_nodes, &label, scarcity.map(|scarcity| scarcity.nodes.unwrap_or(0) as f64));
+            set(&self.pool_nodes, &label, Some(nodes.unwrap_or(0) as f64));
             let capacity = scarcity.map(|scarcity| scarcity.capacity);
             for (part, value) in [
                 ("cores", capacity.map(|capacity| capacity.cores.get())),
@@ -394,8 +408,8 @@ impl Metrics {
                 set(&self.pool_capacity, &PartOfPool { pool: label.pool.clone(), part }, value);
             }
             for mode in Mode::ALL {
-                let is = scarcity.map(|scarcity| f64::from(u8::from(scarcity.mode == *mode)));
-                set(&self.pool_scarcity_mode, &ModeOfPool { pool: label.pool.clone(), mode: mode.name() }, is);
+                let is = f64::from(u8::from(current == mode));
+                set(&self.pool_scarcity_mode, &ModeOfPool { pool: label.pool.clone(), mode: mode.name() }, Some(is));
             }
             for (place, reason) in Why::ALL.iter().enumerate() {
                 let open = scarcity.and_then(|scarcity| scarcity.cuts.get(place)).map(|cuts| cuts.open as f64);

@@ -190,6 +190,11 @@ impl Pool {
         self.state.lock().claims.capacity()
     }
 
+    /// What the nodes have that agents report, where that counts and once it is known.
+    pub(crate) fn reported(&self) -> Option<Capacity> {
+        self.state.lock().claims.reported()
+    }
+
     /// The forecast network that members share from now on.
     pub(crate) fn set_forecast(&self, forecast: Option<Arc<Forecast>>) {
         self.state.lock().forecast = forecast;

@@ -58,7 +58,7 @@ pub enum TeamReward {
     /// The plain mean: everybody counts the same.
     #[default]
     Mean,
-    /// Everybody counts by the weight of its claim, and who claims nothing as 1.
+    /// Everybody counts by the weight that an operator gave it, else that of its claim, else as 1.
     Weighted,
 }
 

@@ -120,7 +120,7 @@ pub struct PoolView {
     pub mean_field: MeanField,
     /// The mean reward over those that have reported.
     pub mean_reward: Option<f64>,
-    /// The team reward as agents are told it: that mean, or one weighted by the weights of claims.
+    /// The team reward as agents are told it: that mean, or one weighted by the agents' weights.
     pub team_reward: Option<f64>,
     /// How scarce its capacity is; absent where none is known.
     pub scarcity: Option<ScarcityView>,
@@ -170,8 +170,8 @@ pub struct CapacityView {
 pub struct BudgetView {
     /// What was ordered; none if nothing is limited.
     pub budget: Option<Budget>,
-    /// What that makes of the pool's capacity, within any minute; none if the pool has no capacity any more, and then nothing
-    /// is limited.
+    /// What that makes of the pool's capacity, within any minute. While the capacity is not known it is what it was before,
+    /// or nothing.
     pub limit: Option<Moving>,
     /// How much of that can be granted now.
     pub left: Option<Moving>,

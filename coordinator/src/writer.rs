@@ -134,11 +134,11 @@ impl Work {
     fn commit(&mut self, waiting: &mut Vec<Job>) -> Result<(), Arc<store::Error>> {
         let (mut dirty, mut notes) = (Dirty::default(), Vec::new());
         let membership = &self.live.membership;
-        let capacity = |pool: &PoolName| membership.capacity(pool);
+        let reported = |pool: &PoolName| membership.reported(pool);
         let decided: Vec<_> = waiting
             .drain(..)
             .map(|Job { change, terms, reply }| {
-                let decision = self.ledger.decide(change, &terms, &capacity, &mut dirty).map(|(effect, note)| {
+                let decision = self.ledger.decide(change, &terms, &reported, &mut dirty).map(|(effect, note)| {
                     notes.extend(note);
                     effect
                 });
@@ -165,14 +165,28 @@ impl Work {
             tracing::debug!(changes = decided.len(), records = writes.len(), "committed");
         }
         self.live.log.append(draft);
-        if decided.iter().any(|(decision, _)| matches!(decision, Ok(Effect::Ordered(..)))) {
-            self.live.membership.set_orders(self.ledger.orders().clone());
-        }
+        self.put_in_effect(decided.iter().filter_map(|(decision, _)| decision.as_ref().ok()));
         for (effect, reply) in decided {
             // Whoever asked may have gone away; the change holds all the same.
             let _ = reply.send(effect.map(|effect| self.apply(effect)));
         }
         Ok(())
+    }
+
+    /// Has heartbeats told what is ordered now. One agent's order leaves those of all others alone; others are few.
+    fn put_in_effect<'a>(&self, effects: impl Iterator<Item = &'a Effect>) {
+        let (orders, membership) = (self.ledger.orders(), &self.live.membership);
+        let mut more = false;
+        for effect in effects {
+            let Effect::Ordered(order, ..) = effect else { continue };
+            match order.resource().agent() {
+                Some(agent) => membership.set_order(agent, orders.agent(agent)),
+                None => more = true,
+            }
+        }
+        if more {
+            membership.set_orders(orders.clone());
+        }
     }
 
     fn apply(&self, effect: Effect) -> Outcome {

@@ -39,6 +39,8 @@ pub const STEPS_A_MINUTE: f64 = 4.0;
 pub const AGE_HALVES: f64 = 8.0;
 /// The most steps that count as age.
 const OLDEST: f64 = 1e6;
+/// The smallest share of a pool that a need counts as, so that also the worth of one who needs nothing is a number.
+const LEAST_SHARE: f64 = 1e-9;
 
 /// What a pool remembers of one agent.
 #[derive(Debug, Clone)]
@@ -182,14 +184,13 @@ impl Slot {
         (0..2).all(|which| !scarce[which] || self.gets[which] >= self.asks[which])
     }
 
-    /// Its cap, where it yields, or claims or holds more than it gets of what is scarce. A minimum that it does not ask
-    /// for is lent to others, but its cap leaves room for it, unless there is too little for all minimums.
-    fn cap(&self, scarce: [bool; 2], kept: [bool; 2]) -> Option<Grant> {
+    /// Its cap on what is scarce, where it gets less than it needs, claims or holds. So a cap is below the minimum only where
+    /// there is too little for all minimums: what of it is asked for comes first, and whoever asks for less has no cap.
+    fn cap(&self, scarce: [bool; 2]) -> Option<Grant> {
         let need = self.counted()?;
-        let more = |which: usize| self.gets[which] < need.asked[which].max(need.held[which]);
-        let over = |which: usize| scarce[which] && (self.cut.is_some() || more(which));
-        let least = |which: usize| if kept[which] { self.entitled.minimum[which] } else { 0 };
-        let granted = |which: usize| over(which).then(|| amount(self.gets[which].max(least(which))));
+        let most = |which: usize| need.asked[which].max(need.held[which]).max(self.asks[which]);
+        let over = |which: usize| scarce[which] && self.gets[which] < most(which);
+        let granted = |which: usize| over(which).then(|| amount(self.gets[which]));
         let grant = Grant { cores: granted(0).map(Cores::clamped), memory_gib: granted(1).map(Gibibytes::clamped) };
         (over(0) || over(1)).then_some(grant)
     }
@@ -253,10 +254,10 @@ pub fn allocate(
         slots.iter_mut().for_each(|slot| slot.rest(steps));
     } else {
         rank(size, scarce, ageing, slots, order);
-        let kept = secure(size, slots, order);
+        secure(size, slots, order);
         let left = fill(size, scarce, slots, order);
         share(left, scarce, steps, slots, order);
-        order.iter().for_each(|&index| slots[index].grant = slots[index].cap(scarce, kept));
+        order.iter().for_each(|&index| slots[index].grant = slots[index].cap(scarce));
     }
     Outcome {
         headroom: totals.headroom(size),
@@ -274,8 +275,7 @@ fn rank(size: [i64; 2], scarce: [bool; 2], ageing: f64, slots: &mut [Slot], orde
         let stay = if slot.cut.is_some() { STAY } else { 1.0 };
         let aged = 1.0 + ageing * slot.age / STEPS_A_MINUTE;
         let weight = slot.need.map_or(0.0, |need| amount(slot.weight(&need)) * aged);
-        // One who needs nothing comes first.
-        slot.worth = weight / (stay * share(0).max(share(1))).max(f64::MIN_POSITIVE);
+        slot.worth = weight / (stay * share(0).max(share(1))).max(LEAST_SHARE);
     }
     order.sort_unstable_by(|&a, &b| match slots[b].worth.total_cmp(&slots[a].worth) {
         Ordering::Equal => slots[a].name.cmp(&slots[b].name),
@@ -283,10 +283,10 @@ fn rank(size: [i64; 2], scarce: [bool; 2], ageing: f64, slots: &mut [Slot], orde
     });
 }
 
-/// Gives everybody what it has for sure, and a floor; says of what there is enough for all minimums. Where there is not,
-/// and where the floors that are asked for do not fit beside them, each gets its part of what there is.
-fn secure(size: [i64; 2], slots: &mut [Slot], order: &[usize]) -> [bool; 2] {
-    [0, 1].map(|which| {
+/// Gives everybody what it has for sure, and a floor. Where there is not enough for all minimums, and where the floors that
+/// are asked for do not fit beside them, each gets its part of what there is.
+fn secure(size: [i64; 2], slots: &mut [Slot], order: &[usize]) {
+    for which in 0..2 {
         let least = Fixed::nearest(FLOOR[which]).raw();
         let floor = |slot: &Slot| slot.asks[which].min(least);
         let whole = i128::from(size[which]);
@@ -297,8 +297,7 @@ fn secure(size: [i64; 2], slots: &mut [Slot], order: &[usize]) -> [bool; 2] {
             let slot = &mut slots[index];
             slot.gets[which] = part(slot.sure[which], whole, all).max(part(floor(slot), room, floors));
         }
-        all <= whole
-    })
+    }
 }
 
 /// All of one's own where all of everybody's fits; else its part, rounded down, so that all parts together fit.

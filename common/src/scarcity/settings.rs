@@ -53,7 +53,7 @@ words! {
     Source, "capacity":
     /// An operator or the configuration says it.
     Declared = "declared";
-    /// It is the sum of the nodes that agents report.
+    /// It is the sum of the nodes that agents report, and at most what is declared.
     Reported = "reported";
 }
 

@@ -2,7 +2,8 @@
 //!
 //! It is written after each allocation, at transitions: a cut is opened when somebody gets a cap, goes on while it has one
 //! for the same reason, and is ended when that is over. It is a ring in memory with its space set aside, so that
-//! heartbeats allocate nothing; when it is full, the oldest go first. What operators ordered stays in the audit log.
+//! heartbeats allocate nothing; when it is full, the oldest go first, also those that are open: which are is known by slot,
+//! so that one goes on, and is counted, whether or not it is still listed. What operators ordered stays in the audit log.
 
 use std::collections::VecDeque;
 
@@ -26,8 +27,14 @@ pub(crate) struct Cuts {
     ring: VecDeque<Cut>,
     /// How many there ever were.
     count: u64,
-    /// The number of the cut of each slot that is open; 0 for none.
-    open: Vec<u64>,
+    /// The cut of each slot that is open.
+    open: Vec<Option<Open>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    number: u64,
+    reason: Reason,
 }
 
 #[derive(Debug, Clone)]
@@ -55,40 +62,40 @@ impl Cuts {
 
     /// Notes what an allocation made of the slots; `order` is as it left it.
     pub(crate) fn note(&mut self, slots: &[Slot], order: &[usize], enforced: bool, now: u64) {
-        self.open.resize(slots.len(), 0);
+        self.open.resize(slots.len(), None);
+        let mut margin = margin(slots, order);
+        let least: [Option<&Slot>; NAMED] = std::array::from_fn(|_| margin.next());
         for (place, slot) in slots.iter().enumerate() {
             let Some((reason, granted)) = slot.reason().zip(slot.grant) else {
                 self.end(place, now);
                 continue;
             };
-            let open = self.open[place];
-            match self.find(open).filter(|cut| cut.reason == reason) {
-                Some(cut) => (cut.wanted, cut.granted) = (slot.wanted(), granted),
-                None => {
-                    self.end(place, now);
-                    let served = || margin(slots, order).take(if reason == Reason::Comfort { 0 } else { NAMED });
-                    let mut instead = [const { None }; NAMED];
-                    instead.iter_mut().zip(served()).for_each(|(name, slot)| *name = Some(slot.name.clone()));
-                    self.count += 1;
-                    self.open[place] = self.count;
-                    if self.ring.len() >= KEPT {
-                        self.ring.pop_front();
-                    }
-                    self.ring.push_back(Cut {
-                        number: self.count,
-                        agent: slot.name.clone(),
-                        since: now,
-                        until: None,
-                        reason,
-                        enforced,
-                        wanted: slot.wanted(),
-                        granted,
-                        worth: slot.worth(),
-                        served: served().next().map(Slot::worth),
-                        instead,
-                    });
+            if let Some(open) = self.open[place].filter(|open| open.reason == reason) {
+                if let Some(cut) = self.find(open.number) {
+                    (cut.wanted, cut.granted) = (slot.wanted(), granted);
                 }
+                continue;
             }
+            self.end(place, now);
+            self.count += 1;
+            self.open[place] = Some(Open { number: self.count, reason });
+            if self.ring.len() >= KEPT {
+                self.ring.pop_front();
+            }
+            let served = if reason == Reason::Comfort { [None; NAMED] } else { least };
+            self.ring.push_back(Cut {
+                number: self.count,
+                agent: slot.name.clone(),
+                since: now,
+                until: None,
+                reason,
+                enforced,
+                wanted: slot.wanted(),
+                granted,
+                worth: slot.worth(),
+                served: served[0].map(Slot::worth),
+                instead: served.map(|slot| slot.map(|slot| slot.name.clone())),
+            });
         }
     }
 
@@ -100,8 +107,8 @@ impl Cuts {
 
     /// Ends the cut of a slot, if one is open.
     pub(crate) fn end(&mut self, place: usize, now: u64) {
-        let open = self.open.get_mut(place).map_or(0, std::mem::take);
-        if let Some(cut) = self.find(open).filter(|_| open > 0) {
+        let open = self.open.get_mut(place).and_then(Option::take);
+        if let Some(cut) = open.and_then(|open| self.find(open.number)) {
             cut.until = Some(now);
         }
     }
@@ -115,7 +122,7 @@ impl Cuts {
     /// How many are open for each reason.
     pub(crate) fn by_reason(&self) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.iter().map(|reason| {
-            let of = self.ring.iter().filter(|cut| cut.until.is_none() && cut.reason == *reason);
+            let of = self.open.iter().flatten().filter(|open| open.reason == *reason);
             (*reason, of.count() as u64)
         })
     }
@@ -233,6 +240,36 @@ mod tests {
         });
         assert_eq!((counted.count_total, all(&cuts).len()), (0, KEPT));
         assert!(all(&cuts).iter().all(|cut| cut.until_ms == Some(3) && !cut.enforced));
-        assert_eq!(cuts.by_reason().map(|(_, count)| count).sum::<u64>(), 0);
+        assert_eq!(open(&cuts), 0);
+    }
+
+    fn open(cuts: &Cuts) -> u64 {
+        cuts.by_reason().map(|(_, count)| count).sum()
+    }
+
+    #[test]
+    fn more_cuts_than_are_kept_go_on_all_the_same() {
+        let (mut cuts, mut pool) = (Cuts::default(), slots(&[2.0; 2000]));
+        for now in 1..4 {
+            note(&mut cuts, &mut pool, 100.0, now);
+            assert_eq!((cuts.count, open(&cuts), all(&cuts).len()), (2000, 2000, KEPT), "all of them once");
+        }
+        assert!(all(&cuts).iter().all(|cut| cut.since_ms == 1 && cut.until_ms.is_none()));
+        note(&mut cuts, &mut pool, 10_000.0, 4);
+        assert_eq!((cuts.count, open(&cuts)), (2000, 0));
+        assert!(all(&cuts).iter().all(|cut| cut.until_ms == Some(4)));
+    }
+
+    /// Nobody is served, so to find that out is to look at everybody: once for all of them, not for each.
+    #[test]
+    fn a_large_pool_that_is_cut_at_once_is_noted_in_one_pass() {
+        let (mut cuts, mut pool) = (Cuts::default(), slots(&[2.0; 50_000]));
+        let mut order = Vec::new();
+        let capacity = Capacity::new(1.0, 1e6).unwrap();
+        let _ = allocate(&capacity, &mut pool, &mut order, Outcome::default(), 1.0, 0.0);
+        let started = std::time::Instant::now();
+        cuts.note(&pool, &order, true, 1);
+        assert_eq!(open(&cuts), 50_000);
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
     }
 }

@@ -228,7 +228,7 @@ impl Coordinator {
     pub fn budget(&self, pool: &PoolName) -> Result<BudgetView, Error> {
         let pool = self.0.membership.known(pool)?;
         let none = BudgetView { budget: None, limit: None, left: None };
-        let found = pool.orders.budget(pool.capacity(), self.0.clock.now());
+        let found = pool.orders.budget(self.0.clock.now());
         Ok(found.map_or(none, |(budget, limit, left)| BudgetView { budget: Some(budget), limit, left }))
     }
 

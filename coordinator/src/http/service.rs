@@ -18,8 +18,8 @@ use crate::{coordinator::Coordinator, metrics};
     responses((status = 200, description = "Metrics", body = String, content_type = "application/openmetrics-text"))
 )]
 pub async fn metrics(State(coordinator): State<Coordinator>) -> Response {
-    let (pools, models) = (coordinator.pools(), coordinator.models());
-    match coordinator.metrics().render(&pools, &models, coordinator.switches()) {
+    let (boards, models) = (coordinator.boards(), coordinator.models());
+    match coordinator.metrics().render(&boards, &models, coordinator.switches()) {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         // Formatting into a string fails only when a metric's own code does.
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

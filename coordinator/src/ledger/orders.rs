@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use meanfield_common::{
     digest::Digest,
-    identity::AgentId,
+    identity::{AgentId, PoolName},
     invalid::Invalid,
-    scarcity::{Amount, Entitlement},
+    scarcity::{Amount, Capacity, Entitlement, Source},
 };
 
-use super::{Aftermath, Capacities, Dirty, Effect, Ledger};
+use super::{Aftermath, Dirty, Effect, Ledger, Reported};
 use crate::{
     audit::Note,
     error::Error,
@@ -44,7 +44,7 @@ impl Ledger {
         &mut self,
         order: Order,
         terms: &Terms,
-        capacity: Capacities<'_>,
+        reported: Reported<'_>,
         dirty: &mut Dirty,
     ) -> Result<(Effect, Option<Note>), Error> {
         let resource = order.resource();
@@ -60,7 +60,7 @@ impl Ledger {
         terms.check(&resource, resource.tag(&before))?;
         self.check_room(&order)?;
         if let Order::Entitlement(agent, Some(Entitlement { minimum: Some(least), .. })) = &order {
-            self.check_minimum(*agent, least, capacity)?;
+            self.check_minimum(*agent, least, reported)?;
         }
         let after = order.wanted();
         let (action, target, changed) = (order.action(), resource.to_string(), before != after);
@@ -82,13 +82,13 @@ impl Ledger {
 
     /// Refuses a minimum that does not fit beside those of the pool's other members. Whoever is away does not count: when
     /// it comes back, or the capacity shrinks, minimums shrink in proportion.
-    fn check_minimum(&self, agent: AgentId, least: &Amount, capacity: Capacities<'_>) -> Result<(), Error> {
+    fn check_minimum(&self, agent: AgentId, least: &Amount, reported: Reported<'_>) -> Result<(), Error> {
         let pool = self.agents.record(self.member(agent)?).pool;
-        let Some(size) = capacity(&pool) else { return Ok(()) };
+        let Some(size) = self.capacity(&pool, reported) else { return Ok(()) };
         let mut others = [0.0; 2];
         for (id, order) in self.orders.agents.iter().filter(|(id, _)| **id != agent) {
-            let here = self.member(*id).is_ok_and(|entry| self.agents.record(entry).pool == pool);
-            if let Some(given) = order.entitlement.and_then(|given| given.minimum).filter(|_| here) {
+            let Some(given) = order.entitlement.and_then(|given| given.minimum) else { continue };
+            if self.member(*id).is_ok_and(|entry| self.agents.record(entry).pool == pool) {
                 others = [others[0] + given.cores.get(), others[1] + given.memory_gib.get()];
             }
         }
@@ -103,6 +103,15 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// What a pool's members may reserve together, with all orders that were decided so far: those of the same commit are
+    /// not in effect yet.
+    fn capacity(&self, pool: &PoolName, reported: Reported<'_>) -> Option<Capacity> {
+        let declared = self.orders.capacities.get(pool).or_else(|| self.capacities.get(pool)).copied();
+        let settings = self.orders.pool(pool).scarcity.unwrap_or_default();
+        let reported = (settings.capacity == Source::Reported).then(|| reported(pool)).flatten();
+        [declared, reported].into_iter().flatten().reduce(Capacity::min)
     }
 
     fn carry_out(&mut self, order: &Order, dirty: &mut Dirty) -> Result<Aftermath, Error> {
@@ -145,19 +154,13 @@ impl Ledger {
                 dirty.pool_orders.insert(pool.clone(), *order);
             }
             Order::Entitlement(id, given) => {
-                let order = self.orders.agents.entry(*id).or_default();
-                order.entitlement = *given;
-                dirty.agent_orders.insert(*id, *order);
+                self.set_agent(*id, dirty, |order| order.entitlement = *given);
             }
             Order::Fallback(Scope::Agent(id), on) => {
-                let order = self.orders.agents.entry(*id).or_default();
-                order.fallback = *on;
-                dirty.agent_orders.insert(*id, *order);
+                self.set_agent(*id, dirty, |order| order.fallback = *on);
             }
             Order::Lifecycle(id, state) => {
-                let order = self.orders.agents.entry(*id).or_default();
-                order.lifecycle = *state;
-                dirty.agent_orders.insert(*id, *order);
+                self.set_agent(*id, dirty, |order| order.lifecycle = *state);
             }
             Order::Capacity(pool, capacity) => {
                 set(&mut self.orders.capacities, pool, *capacity);
@@ -168,8 +171,15 @@ impl Ledger {
                 dirty.forecasts.insert(pool.clone(), forecast.clone());
             }
         }
-        self.orders.agents.retain(|_, order| *order != AgentOrder::default());
         Ok(Aftermath::default())
+    }
+
+    /// Changes what is ordered about an agent.
+    fn set_agent(&mut self, id: AgentId, dirty: &mut Dirty, change: impl FnOnce(&mut AgentOrder)) {
+        let mut order = self.orders.agent(id);
+        change(&mut order);
+        set(&mut self.orders.agents, &id, Some(order).filter(|order| *order != AgentOrder::default()));
+        dirty.agent_orders.insert(id, order);
     }
 }
 
@@ -177,5 +187,51 @@ fn set<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, key: &K, value: Option<V>) {
     match value {
         Some(value) => drop(map.insert(key.clone(), value)),
         None => drop(map.remove(key)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ledger::Change, options::Options};
+    use meanfield_common::{
+        identity::Category,
+        mean_field::Aspects,
+        scarcity::{Cores, Gibibytes, Settings},
+        wire::Register,
+    };
+
+    /// Decides one after the other as one commit: none is in effect before the last one is decided.
+    #[test]
+    fn a_minimum_must_fit_into_what_was_ordered_just_before() {
+        let pool: PoolName = "default".parse().unwrap();
+        let capacities = vec![(pool.clone(), Capacity::new(10.0, 64.0).unwrap())];
+        let options = Options { capacities, ..Options::default() };
+        let mut ledger = Ledger::new(Contents::default(), &options);
+        let (mut dirty, terms) = (Dirty::default(), Terms::default());
+        let mut nodes = None;
+        let mut decide = |change: Change, nodes: Option<Capacity>| {
+            ledger.decide(change, &terms, &|_| nodes, &mut dirty).map(|(effect, _)| effect)
+        };
+        let (name, category) = ("a".parse().unwrap(), Category::Cpu);
+        let register = Register { name, pool: pool.clone(), category, wants: Aspects::NONE };
+        let Ok(Effect::Joined(agent, _)) = decide(Change::Register(register), nodes) else { panic!("refused") };
+        let least = |cores| Amount { cores: Cores::clamped(cores), memory_gib: Gibibytes::clamped(0.0) };
+        let minimum = |cores| Entitlement { weight: None, minimum: Some(least(cores)) };
+        let give = |cores| Change::Order(Order::Entitlement(agent, Some(minimum(cores))));
+        let capacity = |cores| Change::Order(Order::Capacity(pool.clone(), Capacity::new(cores, 64.0).ok()));
+        decide(give(8.0), nodes).unwrap();
+        decide(capacity(4.0), nodes).unwrap();
+        decide(give(8.0), nodes).unwrap_err();
+        decide(give(4.0), nodes).unwrap();
+        decide(capacity(20.0), nodes).unwrap();
+        decide(give(12.0), nodes).unwrap();
+        // What agents report counts where it is asked for.
+        nodes = Capacity::new(6.0, 64.0).ok();
+        decide(give(12.0), nodes).unwrap();
+        let settings = Settings { capacity: Source::Reported, ..Settings::default() };
+        decide(Change::Order(Order::Scarcity(pool.clone(), Some(settings))), nodes).unwrap();
+        decide(give(12.0), nodes).unwrap_err();
+        decide(give(6.0), nodes).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! What operators see of members and pools, and whether it all adds up.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use meanfield_common::{
     identity::{AgentId, AgentName, PoolName},
@@ -11,6 +11,7 @@ use super::{Member, Membership};
 use crate::{
     error::Error,
     events::About,
+    metrics::Board,
     orders::PoolOrder,
     pool::{Audited, Pool},
     view::{AgentView, Cursor, Filter, PoolView},
@@ -86,6 +87,16 @@ impl Membership {
     pub(crate) fn pools(&self) -> Vec<PoolView> {
         let orders = self.orders.orders();
         self.pools.all().iter().map(|pool| pool_view(pool, orders.pool(&pool.name))).collect()
+    }
+
+    /// The same for metrics.
+    pub(crate) fn boards(&self) -> Vec<Board> {
+        let orders = self.orders.orders();
+        let board = |pool: &Arc<Pool>| {
+            let (settings, nodes) = pool.scarcity_settings();
+            Board { pool: pool_view(pool, orders.pool(&pool.name)), mode: settings.mode, nodes }
+        };
+        self.pools.all().iter().map(board).collect()
     }
 
     pub(crate) fn pool(&self, name: &PoolName) -> Result<PoolView, Error> {

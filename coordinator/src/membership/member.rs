@@ -6,6 +6,7 @@ use meanfield_common::{
     budget::Moving,
     identity::{AgentName, Category, Epoch},
     mean_field::{Aspects, Contribution},
+    scarcity::{Entitlement, Weight},
     wire::Heartbeat,
 };
 
@@ -29,6 +30,8 @@ pub(super) struct Member {
     /// When it was last heard of, on the coordinator's clock.
     pub(super) heard: u64,
     pub(super) last: Option<Last>,
+    /// The weight of that in the sums: orders may say another one since.
+    pub(super) weight: Weight,
     /// Whether it was last told a cap.
     pub(super) yields: bool,
     pub(super) share: Share,
@@ -55,15 +58,20 @@ impl Member {
         self.last.as_ref().map(|last| last.unpack(self.epoch))
     }
 
-    /// What a heartbeat of it puts into the sums.
-    pub(super) fn contribution(&self, beat: &Heartbeat) -> Contribution {
-        let weight = beat.claim.map(|claim| claim.weight).unwrap_or_default();
+    /// What a heartbeat of it puts into the sums, with this weight.
+    pub(super) fn contribution(&self, beat: &Heartbeat, weight: Weight) -> Contribution {
         Contribution::new(&beat.state, &beat.action, beat.reward).of(self.category).weighing(weight)
     }
 
     /// What it has in the sums: computed anew each time, which takes less than the memory it would need is worth.
     pub(super) fn latest(&self) -> Option<Contribution> {
-        self.last().map(|last| self.contribution(&last))
+        self.last().map(|last| self.contribution(&last, self.weight))
+    }
+
+    /// How much a heartbeat counts in a weighted team reward: as an operator says, else as it claims.
+    pub(super) fn weight(beat: &Heartbeat, given: Option<&Entitlement>) -> Weight {
+        let given = given.and_then(|given| given.weight);
+        given.or(beat.claim.map(|claim| claim.weight)).unwrap_or_default()
     }
 
     /// When it will have been silent for so long.

@@ -12,7 +12,7 @@ use super::{Member, Membership};
 use crate::{
     error::Error,
     forecast::Forecast,
-    orders::Orders,
+    orders::{AgentOrder, Orders},
     pool::Pool,
     settings::Settings,
     view::{CutFilter, CutView},
@@ -130,11 +130,21 @@ impl Membership {
         self.pools.get(name).and_then(|pool| pool.capacity())
     }
 
+    /// What a pool's nodes have that agents report, where that counts and once it is known.
+    pub(crate) fn reported(&self, name: &PoolName) -> Option<Capacity> {
+        self.pools.get(name).and_then(|pool| pool.reported())
+    }
+
     /// Puts all that is ordered in effect, but for pauses, capacities and networks.
     pub(crate) fn set_orders(&self, orders: Orders) {
         for pool in self.pools.all() {
             pool.orders.set(orders.pool(&pool.name), pool.capacity());
         }
         self.orders.set(orders);
+    }
+
+    /// The same for what is ordered about one agent.
+    pub(crate) fn set_order(&self, agent: AgentId, order: AgentOrder) {
+        self.orders.set_agent(agent, order);
     }
 }

@@ -1,6 +1,9 @@
 //! Orders as heartbeats see them: flags and counters that are read without a lock in nearly every case.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use dashmap::DashMap;
 use meanfield_common::{
@@ -21,8 +24,8 @@ pub(crate) struct Live {
     /// Whether anything is ordered about single agents: most of the time nobody has to be looked up.
     any: AtomicBool,
     agents: DashMap<AgentId, AgentOrder>,
-    /// All of it, for those who look.
-    all: RwLock<Orders>,
+    /// All of it, for those who look: shared with them, so that looking copies nothing.
+    all: RwLock<Arc<Orders>>,
 }
 
 impl Live {
@@ -34,11 +37,26 @@ impl Live {
             self.agents.insert(*agent, *order);
         }
         self.any.store(!orders.agents.is_empty(), Ordering::Relaxed);
-        *self.all.write() = orders;
+        *self.all.write() = Arc::new(orders);
     }
 
-    pub(crate) fn orders(&self) -> Orders {
-        self.all.read().clone()
+    /// Puts what is ordered about one agent in effect, and leaves all else alone: there may be as many orders as agents.
+    pub(crate) fn set_agent(&self, agent: AgentId, order: AgentOrder) {
+        let mut all = self.all.write();
+        // A copy is made only while somebody looks.
+        let agents = &mut Arc::make_mut(&mut all).agents;
+        if order == AgentOrder::default() {
+            self.agents.remove(&agent);
+            agents.remove(&agent);
+        } else {
+            self.agents.insert(agent, order);
+            agents.insert(agent, order);
+        }
+        self.any.store(!agents.is_empty(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn orders(&self) -> Arc<Orders> {
+        Arc::clone(&self.all.read())
     }
 
     pub(crate) fn fallback(&self) -> bool {
@@ -80,11 +98,14 @@ impl OfPool {
         self.fit(capacity);
     }
 
-    /// Makes the budget one of this capacity.
+    /// Makes the budget one of this capacity. While that is not known, the limit stays what it was, and nothing may be moved
+    /// if there was none: a budget is never lifted but by an order.
     pub(crate) fn fit(&self, capacity: Option<Capacity>) {
         let budget = *self.budget.lock();
-        let limit = budget.and_then(|budget| capacity.map(|capacity| budget.limit(&capacity)));
-        self.window.lock().limit(limit);
+        let mut window = self.window.lock();
+        let before = window.limit().unwrap_or_default();
+        let limit = budget.map(|budget| capacity.map_or(before, |capacity| budget.limit(&capacity)));
+        window.set_limit(limit);
         self.limited.store(limit.is_some(), Ordering::Relaxed);
     }
 
@@ -102,9 +123,34 @@ impl OfPool {
     }
 
     /// The budget, what it makes in amounts, and how much is left of that now.
-    pub(crate) fn budget(&self, capacity: Option<Capacity>, now: u64) -> Option<BudgetNow> {
+    pub(crate) fn budget(&self, now: u64) -> Option<BudgetNow> {
         let budget = (*self.budget.lock())?;
-        let limit = capacity.map(|capacity| budget.limit(&capacity));
-        Some((budget, limit, self.window.lock().left(now)))
+        let mut window = self.window.lock();
+        Some((budget, window.limit(), window.left(now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn one_agents_order_costs_the_same_however_many_there_are() {
+        let some = AgentOrder { fallback: true, ..AgentOrder::default() };
+        let id = |number: u128| AgentId(Uuid::from_u128(number));
+        let live = Live::default();
+        live.set(Orders { agents: (0..10_000).map(|number| (id(number), some)).collect(), ..Orders::default() });
+        let counted = allocation_counter::measure(|| {
+            live.set_agent(id(5), AgentOrder::default());
+            live.set_agent(id(20_000), some);
+            assert_eq!(live.orders().agents.len(), 10_000);
+        });
+        // A copy of all would be ten thousand orders.
+        assert!(counted.bytes_total < 10_000, "{counted:?}");
+        assert_eq!((live.agent(id(5)), live.agent(id(20_000)), live.agent(id(6))), (AgentOrder::default(), some, some));
+        let seen = live.orders();
+        (0..20_001).for_each(|number| live.set_agent(id(number), AgentOrder::default()));
+        assert!(live.orders().agents.is_empty() && seen.agents.len() == 10_000, "who looks sees what was there");
     }
 }

@@ -6,15 +6,17 @@
 //! | `summary` | commit number, number of agents, digest of all other records; part of every commit |
 //! | `paused` | whether everybody is paused |
 //! | `agent/<id>` | a [`Record`], see [`record`] |
-//! | `capacity/<pool>` | the capacity that an operator ordered, or null |
-//! | `forecast/<pool>` | the bytes of the pool's forecast network, or none |
+//! | `capacity/<pool>` | the capacity that an operator ordered |
+//! | `forecast/<pool>` | the bytes of the pool's forecast network |
 //! | `token/<id>` | a [`TokenRecord`]: the digest of its secret, and what it stands for |
 //! | `model/<name>` | a [`Document`]: which files are the versions of a base model, and what is served |
 //! | `pool/<pool>` | a [`PoolRecord`](crate::settings::PoolRecord) |
 //! | `fallback` | whether everybody decides by the fallback |
-//! | `order-pool/<pool>`, `order-agent/<id>` | a [`PoolOrder`](crate::orders::PoolOrder), an [`AgentOrder`](crate::orders::AgentOrder) |
+//! | `order-pool/<pool>`, `order-agent/<id>` | a [`PoolOrder`], an [`AgentOrder`] |
 //! | `audit/<number>` | an [`Entry`](crate::audit::Entry) of the audit log, its number with twenty digits |
 //! | `audit-anchor` | the [`Anchor`](crate::audit::Anchor) of the audit log, once entries were let go |
+//!
+//! Where nothing is ordered there is no record; a capacity of null, an empty network and an order of nothing are read as that.
 //!
 //! `store/` is the database, `commits` the [`Witness`] next to it, and `lock` keeps other processes away from both. A
 //! start is tried on a copy first, see [`rehearsal`].
@@ -31,6 +33,7 @@ use crate::{
     access::{TokenId, TokenRecord},
     audit,
     models::Document,
+    orders::{AgentOrder, PoolOrder},
 };
 
 use super::{
@@ -238,6 +241,23 @@ impl Disk {
         Ok(())
     }
 
+    /// Writes a record in JSON, or removes it.
+    fn keep<T: Serialize>(
+        &self,
+        batch: &mut sled::Batch,
+        summary: &mut Summary,
+        key: String,
+        record: Option<&T>,
+    ) -> Result<(), Error> {
+        match record {
+            Some(record) => {
+                let value = encode(&self.path, &key, record)?;
+                self.put(batch, summary, key.as_bytes(), value).map(drop)
+            }
+            None => self.remove(batch, summary, key.as_bytes()),
+        }
+    }
+
     fn put(&self, batch: &mut sled::Batch, summary: &mut Summary, key: &[u8], value: Vec<u8>) -> Result<bool, Error> {
         let old = self.database.get(key).map_err(|error| database_error(&self.path, error))?;
         if let Some(old) = &old {
@@ -324,34 +344,22 @@ impl Store for Disk {
                     summary.agents += u64::from(self.put(&mut batch, &mut summary, &key, value)?);
                 }
                 Write::Capacity(pool, capacity) => {
-                    let key = format!("{CAPACITY}{pool}");
-                    let value = encode(&self.path, &key, capacity)?;
-                    self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                    self.keep(&mut batch, &mut summary, format!("{CAPACITY}{pool}"), capacity.as_ref())?;
                 }
                 Write::Forecast(pool, forecast) => {
-                    // No network is a record too: taking one away would need its own bookkeeping.
-                    let value = forecast.as_ref().map_or_else(Vec::new, |forecast| forecast.bytes().to_vec());
-                    self.put(&mut batch, &mut summary, format!("{FORECAST}{pool}").as_bytes(), value)?;
+                    let key = format!("{FORECAST}{pool}");
+                    match forecast {
+                        Some(forecast) => {
+                            self.put(&mut batch, &mut summary, key.as_bytes(), forecast.bytes().to_vec())?;
+                        }
+                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
+                    }
                 }
                 Write::Token(id, record) => {
-                    let key = format!("{TOKEN}{id}");
-                    match record {
-                        Some(record) => {
-                            let value = encode(&self.path, &key, record)?;
-                            self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
-                        }
-                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
-                    }
+                    self.keep(&mut batch, &mut summary, format!("{TOKEN}{id}"), record.as_ref())?;
                 }
                 Write::Model(name, document) => {
-                    let key = format!("{MODEL}{name}");
-                    match document {
-                        Some(document) => {
-                            let value = encode(&self.path, &key, document)?;
-                            self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
-                        }
-                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
-                    }
+                    self.keep(&mut batch, &mut summary, format!("{MODEL}{name}"), document.as_ref())?;
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
@@ -362,24 +370,15 @@ impl Store for Disk {
                     self.put(&mut batch, &mut summary, FALLBACK, value)?;
                 }
                 Write::Pool(pool, record) => {
-                    let key = format!("{POOL}{pool}");
-                    match record {
-                        Some(record) => {
-                            let value = encode(&self.path, &key, record)?;
-                            self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
-                        }
-                        None => self.remove(&mut batch, &mut summary, key.as_bytes())?,
-                    }
+                    self.keep(&mut batch, &mut summary, format!("{POOL}{pool}"), record.as_ref())?;
                 }
                 Write::PoolOrder(pool, order) => {
-                    let key = format!("{POOL_ORDER}{pool}");
-                    let value = encode(&self.path, &key, order)?;
-                    self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                    let order = Some(order).filter(|order| **order != PoolOrder::default());
+                    self.keep(&mut batch, &mut summary, format!("{POOL_ORDER}{pool}"), order)?;
                 }
                 Write::AgentOrder(id, order) => {
-                    let key = format!("{AGENT_ORDER}{id}");
-                    let value = encode(&self.path, &key, order)?;
-                    self.put(&mut batch, &mut summary, key.as_bytes(), value)?;
+                    let order = Some(order).filter(|order| **order != AgentOrder::default());
+                    self.keep(&mut batch, &mut summary, format!("{AGENT_ORDER}{id}"), order)?;
                 }
                 Write::Audit(entry) => {
                     let key = audit_key(entry.sequence);

@@ -16,7 +16,7 @@ pub struct ScarcityView {
     pub ageing: Ageing,
     /// What its members may reserve together.
     pub capacity: Capacity,
-    /// How many nodes that is; absent where it is declared.
+    /// How many nodes agents name, where it is reported; absent where it is only declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
     /// How much room is left.
@@ -29,7 +29,7 @@ pub struct ScarcityView {
     pub capped: u64,
     /// Who has a cap, in order of names; at most a hundred.
     pub yielding: Vec<Yielding>,
-    /// How many cuts are open, by reason, of those in the ledger.
+    /// How many cuts are open, by reason, whether or not they are still in the ledger.
     pub cuts: Vec<OpenCuts>,
 }
 

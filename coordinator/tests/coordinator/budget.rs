@@ -68,6 +68,34 @@ fn a_pool_without_a_capacity_can_have_no_budget() {
     assert!(invalid.bound.contains("capacity"), "{invalid}");
 }
 
+#[test]
+fn it_outlasts_the_capacity_that_it_is_a_part_of() {
+    let clock = Clock::manual();
+    let directory = tempfile::tempdir().unwrap();
+    let open = |clock: &Clock| {
+        let options = Options { data_dir: Some(directory.path().to_owned()), ..Options::default() };
+        Coordinator::open(options, clock.clone()).unwrap()
+    };
+    let coordinator = open(&clock);
+    let agent = block_on(member(&coordinator, "a"));
+    block_on(coordinator.set_capacity(&pool("default"), Capacity::new(40.0, 160.0).ok())).unwrap();
+    budget(&coordinator, Some(10.0));
+    block_on(coordinator.set_capacity(&pool("default"), None)).unwrap();
+    assert_eq!(granted(&coordinator.heartbeat(agent.agent, &asking(agent.epoch, 1, 9000)).unwrap()), Some(4000));
+    assert_eq!(coordinator.budget(&pool("default")).unwrap().limit.unwrap().millicores, 4000, "what it was");
+    drop(coordinator);
+
+    // Nobody knows what it was.
+    let coordinator = open(&clock);
+    assert_eq!(granted(&coordinator.heartbeat(agent.agent, &asking(agent.epoch, 2, 9000)).unwrap()), Some(0));
+    assert_eq!(coordinator.budget(&pool("default")).unwrap().limit, Some(Moving::default()));
+    block_on(coordinator.set_capacity(&pool("default"), Capacity::new(20.0, 160.0).ok())).unwrap();
+    assert_eq!(granted(&coordinator.heartbeat(agent.agent, &asking(agent.epoch, 3, 9000)).unwrap()), Some(2000));
+    block_on(coordinator.set_capacity(&pool("default"), None)).unwrap();
+    budget(&coordinator, None);
+    assert_eq!(granted(&coordinator.heartbeat(agent.agent, &asking(agent.epoch, 4, 9000)).unwrap()), None);
+}
+
 #[tokio::test]
 async fn it_is_shown_with_what_is_left_and_survives_a_restart() {
     let dir = tempfile::tempdir().unwrap();

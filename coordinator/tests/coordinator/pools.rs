@@ -1,19 +1,22 @@
 //! Pools that come and go: made, changed and removed by the API, over restarts, with members in them.
 
-use meanfield_common::{identity::Category, scarcity::Capacity, wire::Register};
+use std::path::Path;
+
+use meanfield_common::{budget::Budget, identity::Category, scarcity::Capacity, wire::Register};
 use meanfield_coordinator::{
     Clock, Coordinator, Error, Options,
     events::Kind as Happened,
     http::pools::Pools,
-    orders::{Order, Terms},
+    orders::{Order, Scope, Terms},
     settings::{Kind, Settings, TeamReward},
+    store::{Contents, Disk, Store},
     view::PoolView,
 };
 use proptest::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{forecast::network, support::*};
+use crate::{durability::image, forecast::network, scarcity::claiming, support::*};
 
 fn joining(to: &str, agent: &str) -> Register {
     Register { pool: pool(to), category: Category::Io, ..register(agent) }
@@ -52,7 +55,12 @@ async fn a_pool_is_made_changed_and_removed_and_every_step_is_told_and_audited()
 
     let agent = served.coordinator.register(joining("shop/gpu", "a")).await.unwrap();
     served.coordinator.heartbeat(agent.agent, &beat(agent.epoch, 1, 40)).unwrap();
-    assert!(served.get("/metrics").await.body.contains("pool_agents{pool=\"shop/gpu\"} 1"));
+    // All that a board can have of a pool: members, what they report, a capacity and a cut.
+    served.coordinator.set_capacity(&pool("shop/gpu"), Capacity::new(2.0, 8.0).ok()).await.unwrap();
+    served.coordinator.heartbeat(agent.agent, &claiming(&agent, 2, 4.0, 1.0)).unwrap();
+    for line in ["pool_agents{pool=\"shop/gpu\"} 1", "pool_cuts{pool=\"shop/gpu\",reason=\"need\"} 1"] {
+        assert!(served.get("/metrics").await.body.contains(line), "{line}");
+    }
     let remove = async || send(served.request(Method::DELETE, path)).await;
     let refused = remove().await.problem();
     assert_eq!((refused.status, refused.kind.as_str()), (409, "/problems/pool-in-use"));
@@ -179,28 +187,61 @@ fn pools_outlast_a_restart_with_their_settings_members_and_orders() {
     assert_eq!((again.agent, again.epoch.0), (made.agent, 2), "who was in it is still known");
 }
 
+#[test]
+fn nothing_is_kept_of_a_pool_or_an_agent_about_which_nothing_is_ordered() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    let order = |order| block_on(coordinator.order(order, Terms::default())).unwrap();
+    let made = pool("made");
+    block_on(async {
+        coordinator.set_pool(&made, Some(Settings::default())).await.unwrap();
+        coordinator.set_capacity(&made, Capacity::new(4.0, 8.0).ok()).await.unwrap();
+        coordinator.set_forecast(&made, network(1)).await.unwrap();
+    });
+    order(Order::Budget(made.clone(), Budget::new(10.0).ok()));
+    let agent = block_on(coordinator.register(joining("made", "a"))).unwrap().agent;
+    order(Order::Fallback(Scope::Agent(agent), true));
+    let kept = |contents: &Contents| {
+        let Contents { pools, capacities, forecasts, pool_orders, agent_orders, .. } = contents;
+        [pools.len(), capacities.len(), forecasts.len(), pool_orders.len(), agent_orders.len()]
+    };
+    let load = |dir: &Path| Disk::rehearse(dir).unwrap().open().unwrap().load().unwrap();
+    assert_eq!(kept(&load(image(dir.path()).path())), [1; 5]);
+    block_on(coordinator.remove(agent)).unwrap();
+    block_on(coordinator.set_pool(&made, None)).unwrap();
+    drop(coordinator);
+    assert_eq!(kept(&load(dir.path())), [0; 5]);
+}
+
 #[tokio::test]
 async fn nobody_gets_into_a_pool_that_is_removed_at_the_same_time() {
     let coordinator = in_memory();
-    let mut refused = 0;
+    let (mut joins, mut removals) = (0, 0);
     for turn in 0..50 {
         coordinator.set_pool(&pool("short"), Some(Settings::default())).await.unwrap();
         let name = format!("a{turn}");
         let short = pool("short");
-        let (joined, removed) =
-            tokio::join!(coordinator.register(joining("short", &name)), coordinator.set_pool(&short, None));
+        let (join, remove) = (coordinator.register(joining("short", &name)), coordinator.set_pool(&short, None));
+        // Each of them is the first to be handed in every other time.
+        let (joined, removed) = if turn % 2 == 0 {
+            tokio::join!(biased; join, remove)
+        } else {
+            let (removed, joined) = tokio::join!(biased; remove, join);
+            (joined, removed)
+        };
         match (&joined, &removed) {
             (Ok(registered), Err(Error::PoolInUse { .. })) => {
+                joins += 1;
                 coordinator.heartbeat(registered.agent, &beat(registered.epoch, 1, 10)).unwrap();
                 coordinator.remove(registered.agent).await.unwrap();
                 coordinator.set_pool(&short, None).await.unwrap();
             }
-            (Err(Error::Invalid(_)), Ok(())) => refused += 1,
+            (Err(Error::Invalid(_)), Ok(())) => removals += 1,
             other => panic!("{other:?}"),
         }
         assert!(coordinator.audit() && coordinator.pools().len() == 1);
     }
-    assert!(refused <= 50);
+    assert_eq!((joins, removals), (25, 25), "whoever was first");
 }
 
 #[derive(Debug, Clone)]
@@ -282,7 +323,16 @@ proptest! {
 #[tokio::test]
 async fn an_order_about_a_pool_that_was_just_removed_is_refused() {
     let coordinator = in_memory();
-    let order = Order::Capacity(pool("none"), Capacity::new(1.0, 1.0).ok());
-    let refused = coordinator.order(order, Terms::default()).await.unwrap_err();
-    assert!(matches!(refused, Error::UnknownPool { .. }), "{refused}");
+    let (short, terms) = (pool("short"), Terms::default());
+    let order = || Order::Capacity(short.clone(), Capacity::new(1.0, 1.0).ok());
+    for turn in 0..10 {
+        coordinator.set_pool(&short, Some(Settings::default())).await.unwrap();
+        assert!(coordinator.pool(&short).unwrap().scarcity.is_none(), "nothing of turn {turn} is left");
+        coordinator.order(order(), terms.clone()).await.unwrap();
+        // Both are handed in before either is decided, so that one commit has them.
+        let (remove, order) = (coordinator.set_pool(&short, None), coordinator.order(order(), terms.clone()));
+        let (removed, ordered) = tokio::join!(biased; remove, order);
+        assert!(removed.is_ok() && matches!(ordered, Err(Error::UnknownPool { .. })), "{removed:?} {ordered:?}");
+        assert!(coordinator.pool(&short).is_err());
+    }
 }

@@ -244,6 +244,26 @@ fn cuts_are_listed_by_page_and_filter() {
         assert_eq!(served.metric(cores).await, 10.0);
         let mode = "meanfield_coordinator_pool_scarcity_mode{pool=\"default\",mode=\"enforce\"}";
         assert_eq!(served.metric(mode).await, 1.0);
+        served.coordinator.order(settings(Mode::Off, 0.0, Source::Declared), Terms::default()).await.unwrap();
+        assert_eq!([served.metric(mode).await, served.metric(&mode.replace("enforce", "off")).await], [0.0, 1.0]);
+        served.ended().await.unwrap();
+    });
+}
+
+#[test]
+fn the_worth_of_one_who_needs_nothing_is_a_number_on_the_wire() {
+    block_on(async {
+        let served = Served::start(options(8.0)).await;
+        let [idle, busy] = [member(&served.coordinator, "a").await, member(&served.coordinator, "b").await];
+        for round in 1..3 {
+            let mut nothing = claiming(&idle, round, 0.0, 10.0);
+            nothing.claim.as_mut().unwrap().held = claiming(&idle, 0, 4.0, 1.0).claim.unwrap().held;
+            for (agent, message) in [(&idle, nothing), (&busy, claiming(&busy, round, 6.0, 1.0))] {
+                served.coordinator.heartbeat(agent.agent, &in_round(round, message)).unwrap();
+            }
+        }
+        let cuts: Value = served.get("/v1/pools/default/cuts?agent=a").await.json();
+        assert!(cuts["cuts"][0]["worth"].is_f64(), "{cuts}");
         served.ended().await.unwrap();
     });
 }
@@ -284,33 +304,32 @@ fn with_node(beat: Heartbeat, node: &str, cores: f64) -> Heartbeat {
 #[test]
 fn a_reported_capacity_is_that_of_the_nodes_that_living_agents_name() {
     let clock = Clock::manual();
-    let coordinator = Coordinator::open(options(100.0), clock.clone()).unwrap();
+    let coordinator = Coordinator::open(Options::default(), clock.clone()).unwrap();
     let [a, b] = ["a", "b"].map(|name| block_on(member(&coordinator, name)));
     let cores = || coordinator.capacity(&pool("default")).unwrap().effective.map(|capacity| capacity.cores.get());
-    let beat = |agent: &Registered, sequence: u64, node: &str, has: f64| {
+    let mut sequence = 0;
+    let mut beat = |agent: &Registered, node: &str, has: f64| {
         clock.advance(Duration::from_secs(1));
+        sequence += 1;
         let message = with_node(claiming(agent, sequence, 8.0, 1.0), node, has);
-        coordinator.heartbeat(agent.agent, &message).unwrap().scarcity.unwrap()
+        coordinator.heartbeat(agent.agent, &message).unwrap().scarcity
     };
-    assert!(!beat(&a, 1, "one", 4.0).nodes);
-    assert_eq!(cores(), Some(100.0), "declared: what nobody asked for is passed over");
-    coordinator.heartbeat(a.agent, &claiming(&a, 2, 8.0, 1.0)).unwrap();
+    assert_eq!((beat(&a, "one", 4.0), cores()), (None, None), "declared: what nobody asked for is passed over");
     order(&coordinator, settings(Mode::Enforce, 0.0, Source::Reported));
     assert_eq!((cores(), coordinator.pools()[0].scarcity.clone()), (None, None));
-    let told = coordinator.heartbeat(a.agent, &claiming(&a, 3, 8.0, 1.0)).unwrap().scarcity.unwrap();
-    assert_eq!(
-        (told.nodes, told.grant, told.headroom.free),
-        (true, None, 1.0),
-        "nothing is known, so nothing is scarce"
-    );
-    beat(&a, 4, "one", 8.0);
-    beat(&b, 3, "one", 6.0);
-    assert_eq!(cores(), Some(6.0), "one node, and the lower word counts");
-    beat(&a, 5, "two", 4.0);
-    assert_eq!(cores(), Some(10.0));
+    for _ in 0..3 {
+        for (agent, node, has) in [(&a, "one", 8.0), (&b, "one", 6.0), (&a, "two", 4.0)] {
+            let told = beat(agent, node, has).unwrap();
+            let known = (told.nodes, told.grant, told.headroom.free);
+            assert_eq!((known, cores()), ((true, None, 1.0), None), "it is not known, so nothing is scarce");
+        }
+        clock.advance(Duration::from_secs(97));
+    }
+    beat(&a, "two", 4.0);
+    assert_eq!(cores(), Some(10.0), "two nodes, and of one the lower word counts");
     // 16 are wanted and 10 are there; both are worth the same, so the names decide.
-    assert_eq!(cap(beat(&b, 4, "one", 6.0).grant).map(f64::round), Some(2.0));
-    assert_eq!(cap(beat(&a, 6, "two", 4.0).grant), None);
+    assert_eq!(cap(beat(&b, "one", 6.0).unwrap().grant).map(f64::round), Some(2.0));
+    assert_eq!(cap(beat(&a, "two", 4.0).unwrap().grant), None);
     let view = coordinator.scarcity_settings(&pool("default")).unwrap();
     assert_eq!((view.nodes, view.effective.capacity), (Some(2), Source::Reported));
     // A change budget goes with it.
@@ -318,15 +337,53 @@ fn a_reported_capacity_is_that_of_the_nodes_that_living_agents_name() {
     let limit = || coordinator.budget(&pool("default")).unwrap().limit.map(|limit| limit.millicores);
     assert_eq!(limit(), Some(1000));
     // Nobody names the second one any more.
-    for sequence in 6..12 {
+    for _ in 0..6 {
         clock.advance(Duration::from_secs(60));
-        beat(&b, sequence, "one", 6.0);
+        beat(&b, "one", 6.0);
     }
     assert_eq!(cores(), Some(6.0));
     block_on(coordinator.sweep()).unwrap();
     assert_eq!(limit(), Some(600));
     order(&coordinator, Order::Scarcity(pool("default"), None));
-    assert_eq!(cores(), Some(100.0));
+    assert_eq!(cores(), None);
+}
+
+#[test]
+fn one_agent_on_many_nodes_is_not_cut_to_the_first_that_it_names() {
+    let clock = Clock::manual();
+    let coordinator = Coordinator::open(Options::default(), clock.clone()).unwrap();
+    order(&coordinator, settings(Mode::Enforce, 0.0, Source::Reported));
+    let agent = block_on(member(&coordinator, "a"));
+    for sequence in 0..60 {
+        let message = with_node(claiming(&agent, sequence, 50.0, 1.0), &format!("node-{}", sequence % 10), 8.0);
+        let told = coordinator.heartbeat(agent.agent, &message).unwrap().scarcity.unwrap();
+        assert_eq!(told.grant, None, "after {} s", 15 * sequence);
+        clock.advance(Duration::from_secs(15));
+    }
+    let effective = coordinator.capacity(&pool("default")).unwrap().effective.unwrap();
+    assert_eq!(effective, Capacity::new(80.0, 640.0).unwrap());
+}
+
+#[test]
+fn nodes_that_agents_make_up_are_no_more_than_what_is_declared() {
+    let clock = Clock::manual();
+    let coordinator = Coordinator::open(options(100.0), clock.clone()).unwrap();
+    order(&coordinator, settings(Mode::Enforce, 0.0, Source::Reported));
+    let [a, b] = ["a", "b"].map(|name| block_on(member(&coordinator, name)));
+    let effective = || coordinator.capacity(&pool("default")).unwrap().effective;
+    let beat = |agent: &Registered, sequence: u64, node: &str, has: f64| {
+        let message = with_node(claiming(agent, sequence, 8.0, 1.0), node, has);
+        coordinator.heartbeat(agent.agent, &message).unwrap();
+        clock.advance(Duration::from_secs(50));
+    };
+    for sequence in 0..8 {
+        assert_eq!(effective(), Capacity::new(100.0, 64.0).ok(), "also until it is known");
+        beat(&a, sequence, "of-gold", 1e6);
+    }
+    for sequence in 8..16 {
+        beat(&b, sequence, "one", 8.0);
+    }
+    assert_eq!(effective(), Capacity::new(8.0, 64.0).ok(), "the smaller one of both");
 }
 
 proptest! {

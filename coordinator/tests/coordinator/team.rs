@@ -7,11 +7,15 @@ use meanfield_common::{
     action::{Action, Step},
     mean_field::{Aspects, AuxiliaryState, Contribution, Details, Moments, Sums},
     reward::Reward,
-    scarcity::{Amount, Claim, Cores, Gibibytes, Pods, Share, Weight},
+    scarcity::{Amount, Claim, Cores, Entitlement, Gibibytes, Pods, Share, Weight},
     state::{LocalState, Unit},
     wire::{Heartbeat, Register, Registered},
 };
-use meanfield_coordinator::settings::{Settings, TeamReward};
+use meanfield_coordinator::{
+    Coordinator,
+    orders::{Order, Terms},
+    settings::{Settings, TeamReward},
+};
 use proptest::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -31,37 +35,52 @@ fn claiming(weight: f64) -> Claim {
     }
 }
 
+async fn give(coordinator: &Coordinator, agent: &Registered, weight: Option<Weight>) {
+    let given = weight.map(|weight| Entitlement { weight: Some(weight), minimum: None });
+    coordinator.order(Order::Entitlement(agent.agent, given), Terms::default()).await.unwrap();
+}
+
 fn settings(team_reward: TeamReward) -> Option<Settings> {
     Some(Settings { team_reward, ..Settings::default() })
 }
 
 #[derive(Debug, Clone)]
 enum Doing {
-    Report { agent: u8, level: u8, weight: Option<f64> },
+    Report {
+        agent: u8,
+        level: u8,
+        weight: Option<f64>,
+    },
     Join(u8),
     Leave(u8),
     Set(bool),
+    /// What an operator gives to an agent.
+    Give(u8, Option<f64>),
 }
 
 fn doing() -> impl Strategy<Value = Doing> {
-    let weight = prop::option::of(0.001..1000.0_f64);
+    let weight = || prop::option::of(0.001..1000.0_f64);
     prop_oneof![
-        6 => (0..8_u8, 0..100_u8, weight).prop_map(|(agent, level, weight)| Doing::Report { agent, level, weight }),
+        6 => (0..8_u8, 0..100_u8, weight()).prop_map(|(agent, level, weight)| Doing::Report { agent, level, weight }),
         1 => (0..8_u8).prop_map(Doing::Join),
         1 => (0..8_u8).prop_map(Doing::Leave),
         1 => any::<bool>().prop_map(Doing::Set),
+        2 => (0..8_u8, weight()).prop_map(|(agent, weight)| Doing::Give(agent, weight)),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// In any order of joins, reports and leaves, and of turning the weights on and off, an agent is told to the bit
-    /// what a recomputation from everybody's last report gives, and about what floating point gives.
+    /// In any order of joins, reports and leaves, of weights that operators give and take back, and of turning the weights on
+    /// and off, an agent is told to the bit what a recomputation from everybody's last report gives, and about what floating
+    /// point gives.
     #[test]
     fn the_team_reward_is_a_recomputation_s(doings in prop::collection::vec(doing(), 1..80)) {
         block_on(async {
             let coordinator = in_memory();
-            let mut members: BTreeMap<u8, (Registered, Option<Heartbeat>)> = BTreeMap::new();
+            // With what each reported last, and the weight that it had then.
+            let mut members: BTreeMap<u8, (Registered, Option<(Heartbeat, Weight)>)> = BTreeMap::new();
+            let mut given: BTreeMap<u8, Weight> = BTreeMap::new();
             let (mut how, mut sequence) = (TeamReward::Mean, 0);
             for doing in doings {
                 match doing {
@@ -72,7 +91,15 @@ proptest! {
                     Doing::Leave(agent) => {
                         if let Some((registered, _)) = members.remove(&agent) {
                             coordinator.remove(registered.agent).await.unwrap();
+                            given.remove(&agent);
                         }
+                    }
+                    Doing::Give(agent, weight) => {
+                        let Some((registered, _)) = members.get(&agent) else { continue };
+                        let weight = weight.map(Weight::clamped);
+                        give(&coordinator, registered, weight).await;
+                        given.remove(&agent);
+                        given.extend(weight.map(|weight| (agent, weight)));
                     }
                     Doing::Set(weighted) => {
                         how = if weighted { TeamReward::Weighted } else { TeamReward::Mean };
@@ -83,22 +110,20 @@ proptest! {
                         sequence += 1;
                         let claim = weight.map(claiming);
                         let message = Heartbeat { claim, ..beat(registered.epoch, sequence, level) };
-                        *last = Some(message);
+                        let claimed = claim.map(|claim| claim.weight).unwrap_or_default();
+                        *last = Some((message, given.get(&agent).copied().unwrap_or(claimed)));
                         let answer = coordinator.heartbeat(registered.agent, &message).unwrap();
                         let reports: Vec<_> = members.values().filter_map(|(_, last)| *last).collect();
                         let mut sums = Sums::default();
-                        for one in reports.iter().rev() {
-                            let weight = one.claim.map(|claim| claim.weight).unwrap_or_default();
-                            sums.add(&contribution(one).weighing(weight));
+                        for (one, weight) in reports.iter().rev() {
+                            sums.add(&contribution(one).weighing(*weight));
                         }
                         let exact = if how == TeamReward::Weighted { sums.weighted_reward() } else { sums.mean_reward() };
                         assert_eq!(answer.team_reward.map(f64::to_bits), exact.map(f64::to_bits));
-                        let weigh = |one: &Heartbeat| match (how, one.claim) {
-                            (TeamReward::Weighted, Some(claim)) => claim.weight.get(),
-                            _ => 1.0,
-                        };
-                        let total: f64 = reports.iter().map(weigh).sum();
-                        let mean = reports.iter().map(|one| weigh(one) * one.reward.get()).sum::<f64>() / total;
+                        let weigh = |weight: &Weight| if how == TeamReward::Weighted { weight.get() } else { 1.0 };
+                        let total: f64 = reports.iter().map(|(_, weight)| weigh(weight)).sum();
+                        let weighed = reports.iter().map(|(one, weight)| weigh(weight) * one.reward.get());
+                        let mean = weighed.sum::<f64>() / total;
                         // A weight is kept to 2^-22, which is 1/4000 of the smallest one.
                         assert!((answer.team_reward.unwrap() - mean).abs() < 0.05, "{answer:?} {mean}");
                         assert_eq!(coordinator.pool(&pool("default")).unwrap().team_reward, answer.team_reward);
@@ -125,6 +150,15 @@ fn weights_count_by_hand_and_equal_ones_change_nothing() {
         assert_eq!(report(b, 1, 10, None), (3.0 * 10.0 - 20.0) / 4.0);
         assert_eq!(report(a, 2, 40, None), -5.0, "without a claim it counts as one");
         assert_eq!(coordinator.pool(&pool("default")).unwrap().mean_reward, Some(-5.0));
+        // What an operator gives counts more than what is claimed, from the next report on.
+        give(&coordinator, &b, Some(Weight::clamped(4.0))).await;
+        assert_eq!(report(a, 3, 40, Some(1.0)), -5.0);
+        assert!(coordinator.audit());
+        assert_eq!(report(b, 2, 10, Some(1000.0)), (10.0 - 4.0 * 20.0) / 5.0);
+        give(&coordinator, &b, None).await;
+        assert!(coordinator.audit());
+        assert_eq!(report(b, 3, 10, Some(1.0)), -5.0);
+        assert!(coordinator.audit());
     });
 }
 
