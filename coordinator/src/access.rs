@@ -25,4 +25,4 @@ pub use registry::Caller;
 pub use role::Role;
 
 pub(crate) use credential::{Credential, hide};
-pub(crate) use registry::{Denied, Registry};
+pub(crate) use registry::{Denied, OWN, Registry};

@@ -111,7 +111,9 @@ pub enum Error {
         reason: std::io::Error,
     },
     /// A file is not what was written.
-    #[error("models in {path:?}: {reason}; restore it from a backup, or move the model's directory away")]
+    #[error(
+        "models in {path:?}: {reason}; restore it from a backup, or move the model's directory away, which removes the model"
+    )]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -174,6 +176,11 @@ impl Models {
         known: &[(ModelName, Document)],
     ) -> Result<Vec<(ModelName, Document)>, Error> {
         data_dir.map_or_else(|| Ok(Vec::new()), |data_dir| files::Files::open(data_dir)?.old(known))
+    }
+
+    /// Which of the models that the store holds have no directory any more: whoever moved it away wants the rest to go on.
+    pub(crate) fn missing(data_dir: Option<&Path>, known: &[(ModelName, Document)]) -> Result<Vec<ModelName>, Error> {
+        data_dir.map_or_else(|| Ok(Vec::new()), |data_dir| files::Files::open(data_dir)?.missing(known))
     }
 
     /// What the store knows, with the networks from the data directory; without one, models live in memory.

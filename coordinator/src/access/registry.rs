@@ -22,7 +22,7 @@ use super::{Credential, Grant, Role, TokenId, TokenRecord, TokenView, bucket::Bu
 use crate::{clock::Clock, options::Rates};
 
 /// The name under which the coordinator's own token acts.
-const OWN: &str = "coordinator";
+pub(crate) const OWN: &str = "coordinator";
 
 /// The bearer of a token that counts. Cheap to clone.
 #[derive(Clone)]

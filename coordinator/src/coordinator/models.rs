@@ -1,21 +1,53 @@
 //! What the handle does with base models. Whatever changes one may wait for the disk, and is one commit with its entry in the
 //! audit log if somebody is named.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use futures_executor::block_on;
 use meanfield_common::{
     identity::{AgentId, ModelName},
     reward::Reward,
 };
+use serde_json::{Value, json};
 
 use super::Coordinator;
 use crate::{
-    audit::{Actor, Note},
+    audit::{Actor, Log, Note},
     error::Error,
     ledger::Change,
-    models::{self, Document, Model, Provenance, Said, Serving, Source, Version},
+    models::{self, Document, Model, Models, Provenance, Said, Serving, Source, Version},
+    store::{Store, Write},
 };
+
+/// Brings what the store knows of base models in line with their files, in one commit: documents of an earlier layout are
+/// taken over, and a model whose directory was moved away is forgotten, which the audit log says as of any removal.
+pub(super) fn settle(
+    store: &mut dyn Store,
+    log: &Log,
+    data_dir: Option<&Path>,
+    mut documents: Vec<(ModelName, Document)>,
+    now: u64,
+) -> Result<Vec<(ModelName, Document)>, Error> {
+    let (old, missing) = (Models::old(data_dir, &documents)?, Models::missing(data_dir, &documents)?);
+    if old.is_empty() && missing.is_empty() {
+        return Ok(documents);
+    }
+    let (mut writes, mut notes) = (Vec::new(), Vec::new());
+    for (name, document) in documents.extract_if(.., |(name, _)| missing.contains(name)) {
+        tracing::warn!(model = %name, "the files of a base model are gone: it is removed");
+        let (target, before) = (format!("models/{name}"), json!(document.serving()).to_string());
+        let after = Value::Null.to_string();
+        notes.push(Note { actor: Actor::own(), action: "model.remove", target, before, after });
+        writes.push(Write::Model(name, None));
+    }
+    writes.extend(old.iter().map(|(name, document)| Write::Model(name.clone(), Some(document.clone()))));
+    let draft = log.draft(notes, now);
+    writes.extend(draft.writes());
+    store.commit(&writes)?;
+    log.append(draft);
+    documents.extend(old);
+    Ok(documents)
+}
 
 impl Coordinator {
     /// How a change of a base model becomes durable. It waits for the store's thread, as its callers wait for files.

@@ -55,14 +55,26 @@ impl Files {
     /// Reads everything that a start reads, and changes nothing.
     pub(super) fn rehearse(data_dir: &Path, known: &[(ModelName, Document)]) -> Result<(), Error> {
         let files = Self(data_dir.join(DIRECTORY));
-        if known.is_empty() && !files.0.exists() {
+        if !files.0.try_exists().map_err(failed(&files.0))? {
             return Ok(());
         }
-        let old = files.old(known)?;
-        known
-            .iter()
-            .chain(&old)
-            .try_for_each(|(name, document)| read(&files.directory(name), document.clone()).map(drop))
+        let (old, missing) = (files.old(known)?, files.missing(known)?);
+        let present = known.iter().filter(|(name, _)| !missing.contains(name));
+        present.chain(&old).try_for_each(|(name, document)| read(&files.directory(name), document.clone()).map(drop))
+    }
+
+    /// The models whose directories somebody moved away. No crash does that: a directory is there before the commit that
+    /// names its model, and until after the one that forgets it.
+    pub(super) fn missing(&self, known: &[(ModelName, Document)]) -> Result<Vec<ModelName>, Error> {
+        let mut missing = Vec::new();
+        for (name, _) in known {
+            let directory = self.directory(name);
+            // A directory that cannot be looked at is not missing.
+            if !directory.try_exists().map_err(failed(&directory))? {
+                missing.push(name.clone());
+            }
+        }
+        Ok(missing)
     }
 
     fn directory(&self, name: &ModelName) -> PathBuf {
@@ -136,6 +148,14 @@ impl Files {
     pub(super) fn remove(&self, name: &ModelName) -> Result<(), Error> {
         let directory = self.directory(name);
         fs::remove_dir_all(&directory).map_err(failed(&directory))
+    }
+}
+
+impl Document {
+    /// What agents get.
+    #[must_use]
+    pub fn serving(&self) -> Serving {
+        self.serving
     }
 }
 

@@ -295,6 +295,41 @@ fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
     }
 }
 
+/// What docs/operations.md says: of what is damaged, one base model can be moved away, and the rest goes on.
+#[test]
+fn a_damaged_model_is_moved_away_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    block_on(member(&coordinator, "a"));
+    for name in ["team/cpu", "io"] {
+        coordinator.add_model(None, &model(name), file(1)).unwrap();
+    }
+    let (agents, io) = (coordinator.agents(), coordinator.model(&model("io")).unwrap());
+    drop(coordinator);
+    let (cpu, aside) = (dir.path().join("models/team%2Fcpu"), dir.path().join("aside"));
+    flip(&cpu.join("1.safetensors"));
+    let error = on_disk(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("1.safetensors") && error.contains("move the model's directory away"), "{error}");
+    std::fs::rename(&cpu, &aside).unwrap();
+    for _ in 0..2 {
+        let coordinator = on_disk(dir.path()).unwrap();
+        assert_eq!((coordinator.agents(), coordinator.models()), (agents.clone(), vec![(model("io"), io.0.clone())]));
+        assert_eq!(noted(&coordinator), [("model.remove".to_owned(), "models/team/cpu".to_owned())], "once");
+    }
+    assert!(aside.join("1.safetensors").exists());
+    // The name is free again.
+    let coordinator = on_disk(dir.path()).unwrap();
+    assert_eq!(coordinator.add_model(None, &model("team/cpu"), file(2)).unwrap(), 1);
+    drop(coordinator);
+    assert_eq!(on_disk(dir.path()).unwrap().models().len(), 2);
+
+    // All of them, too.
+    std::fs::remove_dir_all(dir.path().join("models")).unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    assert_eq!((coordinator.models(), coordinator.agents()), (vec![], agents));
+    assert_eq!(noted(&coordinator).len(), 3);
+}
+
 fn flip(path: &std::path::Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let middle = bytes.len() / 2;
