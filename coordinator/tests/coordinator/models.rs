@@ -270,7 +270,7 @@ fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
     // No orderly end: the copy is taken while the coordinator runs. What a crash may leave is cleaned up.
     let crashed = image(dir.path());
     let models = crashed.path().join("models");
-    std::fs::write(models.join("team%2Fcpu/7.safetensors"), b"never acknowledged").unwrap();
+    std::fs::write(models.join("team%2Fcpu/7.safetensors"), "never acknowledged").unwrap();
     std::fs::write(models.join("team%2Fcpu/7.new"), b"half a fi").unwrap();
     std::fs::create_dir(models.join("half")).unwrap();
     std::fs::write(models.join("half/1.safetensors"), file(4)).unwrap();
@@ -280,6 +280,10 @@ fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
     drop(recovered);
     assert_eq!(std::fs::read_dir(models.join("team%2Fcpu")).unwrap().count(), 2);
     assert!(!models.join("half").exists());
+    // Drafts are deleted. What could be somebody's model is not.
+    let never = b"never acknowledged".to_vec();
+    let expected = [("half.1/1.safetensors", file(4)), ("team%2Fcpu.1/7.safetensors", never)];
+    assert_eq!(kept_aside(crashed.path()), expected.map(|(path, bytes)| (path.to_owned(), bytes)));
 
     type Damage = fn(&std::path::Path);
     let damages: [(Damage, &str); 3] = [
@@ -293,6 +297,51 @@ fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
         let error = on_disk(crashed.path()).err().unwrap().to_string();
         assert!(error.contains(named), "{error}");
     }
+}
+
+/// The files that starts have moved out of the way.
+fn kept_aside(data_dir: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    let unknown = data_dir.join("models.unknown");
+    let mut found = Vec::new();
+    for directory in std::fs::read_dir(&unknown).into_iter().flatten().map(Result::unwrap) {
+        for file in std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = file.strip_prefix(&unknown).unwrap().to_str().unwrap().to_owned();
+            found.push((name, std::fs::read(file).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn an_older_store_does_not_cost_the_models_that_it_does_not_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    coordinator.add_model(None, &model("cpu"), file(1)).unwrap();
+    let backup = image(dir.path());
+    coordinator.add_model(None, &model("cpu"), file(2)).unwrap();
+    coordinator.add_model(None, &model("io"), file(3)).unwrap();
+    drop(coordinator);
+    // The store of the backup, and the models of today.
+    copy(&dir.path().join("models"), &backup.path().join("models"));
+    let coordinator = on_disk(backup.path()).unwrap();
+    assert_eq!(coordinator.models().len(), 1);
+    let expected = |found: &[(&str, u64)]| -> Vec<(String, Vec<u8>)> {
+        found.iter().map(|(path, seed)| ((*path).to_owned(), file(*seed))).collect()
+    };
+    assert_eq!(kept_aside(backup.path()), expected(&[("cpu.1/2.safetensors", 2), ("io.1/1.safetensors", 3)]));
+    // What comes under these names later is not confused with them, nor is it put in their place.
+    assert_eq!(coordinator.add_model(None, &model("io"), file(9)).unwrap(), 1);
+    assert_eq!(coordinator.add_model(None, &model("cpu"), file(8)).unwrap(), 2);
+    drop(coordinator);
+    std::fs::create_dir(backup.path().join("models/memory")).unwrap();
+    std::fs::write(backup.path().join("models/cpu/7.safetensors"), file(7)).unwrap();
+    let coordinator = on_disk(backup.path()).unwrap();
+    assert_eq!(coordinator.model_file(&model("io"), Some(1), None).unwrap().1.bytes(), file(9));
+    assert_eq!(coordinator.model_file(&model("cpu"), Some(2), None).unwrap().1.bytes(), file(8));
+    let found = [("cpu.1/2.safetensors", 2), ("cpu.2/7.safetensors", 7), ("io.1/1.safetensors", 3)];
+    assert_eq!(kept_aside(backup.path()), expected(&found));
+    assert!(!backup.path().join("models/memory").exists(), "nothing was in it");
 }
 
 /// What docs/operations.md says: of what is damaged, one base model can be moved away, and the rest goes on.
