@@ -34,6 +34,8 @@ use crate::{
     writer::{Live, Outcome, Writer},
 };
 
+pub use tokens::Made;
+
 /// A running coordinator. Clones are handles to the same one; dropping the last closes the store.
 #[derive(Clone)]
 pub struct Coordinator(Arc<Inner>);

@@ -103,7 +103,7 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(models::roll_back))
         .routes(routes!(models::contribute))
         .routes(routes!(tokens::create, tokens::list))
-        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(trajectories::append))
         .routes(routes!(trajectories::rewards))
         .routes(routes!(trajectories::list))

@@ -190,7 +190,10 @@ impl Work {
             }
             Effect::Tried(ordered) => return Outcome::Ordered(ordered),
             Effect::Issued(id, record) => self.live.registry.insert(id, record),
-            Effect::Revoked(id) => self.live.registry.remove(id),
+            Effect::Revoked(id, ordered) => {
+                self.live.registry.remove(id);
+                return Outcome::Ordered(ordered);
+            }
             Effect::Nothing => {}
         }
         Outcome::Done

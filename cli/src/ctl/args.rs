@@ -49,7 +49,7 @@ pub enum CtlCommand {
     /// The kill switch: for all, a pool or an agent.
     #[command(subcommand)]
     Fallback(FallbackCommand),
-    /// Tokens: create, list, revoke.
+    /// Tokens: create, list, show, revoke.
     #[command(subcommand)]
     Tokens(TokensCommand),
     /// Who ordered what, and whether the log is whole.

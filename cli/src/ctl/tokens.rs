@@ -1,4 +1,4 @@
-//! `meanfield ctl tokens`: makes, lists and revokes tokens.
+//! `meanfield ctl tokens`: makes, lists, shows and revokes tokens.
 
 pub mod args;
 
@@ -12,6 +12,7 @@ use super::{
     agents::all,
     args::Format,
     audit::time,
+    change,
     client::{Body, Client},
     output::{self, Column},
     route::Route,
@@ -42,12 +43,16 @@ pub async fn run(command: &TokensCommand) -> anyhow::Result<()> {
             output::list(client.format, &tokens, "/tokens", &COLUMNS);
             Ok(())
         }
-        TokensCommand::Revoke(args) => {
+        TokensCommand::Show(args) => {
             let client = Client::new(&args.access)?;
-            let answer = client.ask(Route::RevokeToken, &args.id.to_string(), Body::None).await?;
-            output::answered(client.format, &answer);
+            let mut token = client.get(Route::ShowToken, &args.id.to_string(), &[]).await?;
+            if client.format == Format::Table {
+                dates(&mut token);
+            }
+            output::detail(client.format, &token);
             Ok(())
         }
+        TokensCommand::Revoke(args) => change(Route::RevokeToken, &args.id.to_string(), Body::None, &args.terms).await,
     }
 }
 
@@ -69,10 +74,12 @@ async fn create(args: &Create) -> anyhow::Result<()> {
         expires_in_s: args.expires_in.map(|life| life.as_secs()),
         rate: args.rate,
     };
-    let client = Client::new(&args.access)?;
+    let client = Client::new(&args.terms.access)?;
     // Before there is a token: one that is shown once must not be lost to a file that cannot be written.
-    let file = args.file.as_deref().map(|path| open(path).map(|file| (path, file))).transpose()?;
-    let mut issued = client.ask(Route::CreateToken, "", Body::Json(to_value(new)?)).await?;
+    let path = args.file.as_deref().filter(|_| !args.terms.dry_run);
+    let file = path.map(|path| open(path).map(|file| (path, file))).transpose()?;
+    let (mut issued, tag) =
+        client.order(Route::CreateToken, "", Body::Json(to_value(new)?), &args.terms, false).await?;
     if let Some((path, mut file)) = file {
         let token = issued["token"].take();
         let text = format!("{}\n", token.as_str().unwrap_or_default());
@@ -84,7 +91,7 @@ async fn create(args: &Create) -> anyhow::Result<()> {
     if client.format == Format::Table {
         dates(&mut issued);
     }
-    output::detail(client.format, &issued);
+    output::changed(client.format, (issued, tag));
     Ok(())
 }
 

@@ -136,6 +136,12 @@ impl Grant {
         self.expires.is_some_and(|expires| now >= expires)
     }
 
+    /// By what the token of this id is known, which never changes.
+    pub(crate) fn tag(&self, id: TokenId) -> Digest {
+        // Names and numbers always serialise.
+        Digest::of(format!("tokens/{id}\n{}", serde_json::to_string(self).unwrap_or_default()).as_bytes())
+    }
+
     pub(crate) fn view(&self, id: TokenId, now: u64) -> TokenView {
         let (pool, agents) = self.scope.clone().map(|scope| (scope.pool, scope.agents)).unzip();
         TokenView {

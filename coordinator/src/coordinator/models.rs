@@ -15,7 +15,8 @@ use crate::{
     audit::{Actor, Log, Note},
     error::Error,
     ledger::Change,
-    models::{self, Document, Model, Models, Provenance, Said, Serving, Source, Version},
+    models::{self, Document, Model, Models, Provenance, Said, Source, Version},
+    orders::{Ordered, Terms},
     store::{Store, Write},
 };
 
@@ -87,46 +88,27 @@ impl Coordinator {
         Ok(self.0.models.get(name)?.choose(version, agent)?)
     }
 
-    /// Takes a new version of a base model in, and returns its number when that is durable. The first one is served at
-    /// once, a later one when [`Self::serve_model`] says so.
+    /// A version of a base model as an operator uploads it now.
     ///
     /// # Errors
-    /// If the bytes are no network, or one of another shape than the served one, or the disk fails.
-    pub fn add_model(&self, by: Option<&Actor>, name: &ModelName, bytes: Vec<u8>) -> Result<u64, Error> {
+    /// If the bytes are no network.
+    pub fn uploaded(&self, bytes: Vec<u8>) -> Result<Version, Error> {
         let provenance = Provenance { made_unix_ms: self.0.clock.wall(), source: Source::Upload };
-        let number = self.0.models.add(name, Version::new(bytes, provenance)?, &self.commit(by))?;
-        tracing::info!(model = %name, version = number, "took in a version of a base model");
-        Ok(number)
+        Ok(Version::new(bytes, provenance)?)
     }
 
-    /// Says which version agents get, and returns when that is durable.
+    /// Carries out an order about a base model under its terms, or only says what would happen; returns when it is durable.
     ///
     /// # Errors
-    /// If there is no such model or version, the share is out of bounds, or the disk fails.
-    pub fn serve_model(&self, by: Option<&Actor>, name: &ModelName, serving: Serving) -> Result<(), Error> {
-        self.0.models.serve(name, serving, &self.commit(by))?;
-        tracing::info!(model = %name, ?serving, "serves a base model");
-        Ok(())
-    }
-
-    /// Goes back to what agents got before the last change, and pins it.
-    ///
-    /// # Errors
-    /// If there is no such model, it was never served otherwise, or the disk fails.
-    pub fn roll_back_model(&self, by: Option<&Actor>, name: &ModelName) -> Result<Serving, Error> {
-        let serving = self.0.models.roll_back(name, &self.commit(by))?;
-        tracing::info!(model = %name, ?serving, "rolled a base model back");
-        Ok(serving)
-    }
-
-    /// Forgets a base model with all of its versions.
-    ///
-    /// # Errors
-    /// If there is no such model, or the disk fails.
-    pub fn remove_model(&self, by: Option<&Actor>, name: &ModelName) -> Result<(), Error> {
-        self.0.models.remove(name, &self.commit(by))?;
-        tracing::info!(model = %name, "forgot a base model");
-        Ok(())
+    /// If there is no such model or version, a new version has another shape than the served one, the model was never served
+    /// otherwise, the order was made for another state than there is, or the disk fails.
+    pub fn order_model(&self, name: &ModelName, order: models::Order, terms: &Terms) -> Result<Ordered, Error> {
+        let ordered = self.0.models.order(name, order, terms, &self.commit(terms.actor.as_ref()))?;
+        if !ordered.dry_run {
+            let actor = terms.actor.as_ref().map_or("the program", |actor| actor.name());
+            tracing::info!(actor, action = ordered.action, target = ordered.target, after = %ordered.after, "ordered");
+        }
+        Ok(ordered)
     }
 
     /// Takes in what a member has learnt, for the next average; it replaces what the same member said before. It is

@@ -1,4 +1,4 @@
-//! Tokens: `POST` and `GET /v1/tokens`, `DELETE /v1/tokens/{id}`. For admins only.
+//! Tokens: `POST` and `GET /v1/tokens`, `GET` and `DELETE /v1/tokens/{id}`. For admins only.
 
 use axum::{
     extract::{FromRequestParts, Query, State},
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    agents::{done, encode},
+    agents::encode,
     auth::Admin,
     body::{Json, Token},
-    openapi::{Issuing, Revoking, TokenListing},
+    openapi::{Issuing, Revoking, TokenListing, TokenShowing},
     problem::{Kind, Refusal, respond},
-    query::NoQuery,
+    terms::{DryRun, IfMatch, answer, shown, tagged},
 };
 use crate::{
     access::{NewToken, TokenId, TokenView},
-    audit::Actor,
-    coordinator::Coordinator,
+    coordinator::{Coordinator, Made},
+    orders::{Ordered, Terms},
 };
 
 const DEFAULT_LIMIT: usize = 100;
@@ -42,21 +42,29 @@ pub struct Issued {
     path = "/v1/tokens",
     operation_id = "create_token",
     tag = "tokens",
+    params(DryRun, IfMatch),
     request_body = NewToken,
-    responses((status = 201, description = "Made, durably", body = Issued), Issuing),
+    responses(
+        (status = 201, description = "Made, durably", body = Issued, headers(("ETag" = String))),
+        (status = 200, description = "A dry run: what would happen", body = Ordered),
+        Issuing
+    ),
     security(("token" = ["admin"]))
 )]
 pub async fn create(
     State(coordinator): State<Coordinator>,
     Admin(caller): Admin,
-    _: NoQuery,
+    terms: Terms,
     Json(new): Json<NewToken>,
 ) -> Response {
-    let issued = coordinator.issue(new, &Actor::from(&caller)).await.map_err(Refusal::from);
-    let answer = issued.and_then(|(text, view)| {
-        let mut answer = encode(StatusCode::CREATED, &Issued { token: text.expose().to_owned(), view })?;
-        answer.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
-        Ok(answer)
+    let answer = coordinator.issue(new, terms.of(&caller)).await.map_err(Refusal::from).and_then(|made| match made {
+        Made::Tried(ordered) => encode(StatusCode::OK, &ordered),
+        Made::Token(text, view, tag) => {
+            let answer = encode(StatusCode::CREATED, &Issued { token: text.expose().to_owned(), view })?;
+            let mut answer = tagged(answer, Some(tag));
+            answer.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+            Ok(answer)
+        }
     });
     respond(&coordinator, answer)
 }
@@ -138,22 +146,37 @@ impl Selection {
     }
 }
 
+/// Show a token, without its secret.
+#[utoipa::path(
+    get,
+    path = "/v1/tokens/{id}",
+    operation_id = "show_token",
+    tag = "tokens",
+    params(("id" = TokenId, Path, description = "The token's id")),
+    responses((status = 200, description = "The token", body = TokenView, headers(("ETag" = String))), TokenShowing),
+    security(("token" = ["admin"]))
+)]
+pub async fn show(State(coordinator): State<Coordinator>, _: Admin, Token(token): Token) -> Response {
+    let found = coordinator.token_view(token).map_err(Refusal::from);
+    respond(&coordinator, found.and_then(|(view, tag)| shown(&view, Some(tag))))
+}
+
 /// Revoke a token: no request with it is taken any more.
 #[utoipa::path(
     delete,
     path = "/v1/tokens/{id}",
     operation_id = "revoke_token",
     tag = "tokens",
-    params(("id" = TokenId, Path, description = "The token's id")),
-    responses((status = 204, description = "Revoked, durably"), Revoking),
+    params(("id" = TokenId, Path, description = "The token's id"), DryRun, IfMatch),
+    responses(Revoking),
     security(("token" = ["admin"]))
 )]
 pub async fn revoke(
     State(coordinator): State<Coordinator>,
     Admin(caller): Admin,
-    _: NoQuery,
     Token(token): Token,
+    terms: Terms,
 ) -> Response {
-    let revoked = coordinator.revoke(token, &Actor::from(&caller)).await;
-    respond(&coordinator, done(revoked))
+    let revoked = coordinator.revoke(token, terms.of(&caller)).await;
+    respond(&coordinator, answer(revoked))
 }

@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_coordinator::{Coordinator, Error, audit::Actor, store};
+use meanfield_coordinator::{Coordinator, Error, orders::Terms, store};
 
 use crate::{
     durability::{image, used},
     forecast::network,
-    models::file as model,
+    models::{add, file as model},
     support::*,
     trajectories::{batch, step},
 };
@@ -33,10 +33,10 @@ fn history() -> tempfile::TempDir {
         }
         coordinator.set_forecast(&pool("default"), network(1)).await.unwrap();
         let new = serde_json::json!({"name": "a", "role": "reader"});
-        coordinator.issue(serde_json::from_value(new).unwrap(), &Actor::new("me").unwrap()).await.unwrap();
+        coordinator.issue(serde_json::from_value(new).unwrap(), Terms::default()).await.unwrap();
         coordinator.pause_all().await.unwrap();
         for name in ["cpu", "io"] {
-            coordinator.add_model(None, &name.parse().unwrap(), model(1)).unwrap();
+            add(&coordinator, &name.parse().unwrap(), model(1));
         }
     });
     dir

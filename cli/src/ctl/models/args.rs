@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::BoolishValueParser};
 use meanfield_common::identity::ModelName;
 
-use crate::ctl::args::{Access, OfAll};
+use crate::ctl::args::{Access, OfAll, Terms};
 
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
@@ -20,9 +20,9 @@ pub enum ModelsCommand {
     /// Say which version agents get: promote, pin, or try one out on some.
     Serve(Serve),
     /// Go back to what agents got before the last change, and pin it.
-    Rollback(OfModel),
+    Rollback(ChangeModel),
     /// Forget a base model with all of its versions.
-    Remove(OfModel),
+    Remove(ChangeModel),
 }
 
 /// A base model.
@@ -35,10 +35,20 @@ pub struct OfModel {
     pub access: Access,
 }
 
+/// A change of a base model.
+#[derive(Debug, Args)]
+pub struct ChangeModel {
+    /// Its name.
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
 #[derive(Debug, Args)]
 pub struct Add {
     #[command(flatten)]
-    pub of: OfModel,
+    pub of: ChangeModel,
     /// The network (safetensors).
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -62,7 +72,7 @@ pub struct Download {
 #[derive(Debug, Args)]
 pub struct Serve {
     #[command(flatten)]
-    pub of: OfModel,
+    pub of: ChangeModel,
     /// What everybody gets who asks.
     #[arg(value_name = "VERSION")]
     pub number: u64,

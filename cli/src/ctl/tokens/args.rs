@@ -6,7 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use meanfield_common::identity::{AgentName, PoolName};
 use meanfield_coordinator::access::{Pattern, Role, TokenId};
 
-use crate::{args::duration, ctl::args::Access};
+use crate::{
+    args::duration,
+    ctl::args::{Access, Terms},
+};
 
 #[derive(Debug, Subcommand)]
 pub enum TokensCommand {
@@ -14,6 +17,8 @@ pub enum TokensCommand {
     Create(Create),
     /// List tokens, without their secrets.
     List(List),
+    /// Show a token, without its secret.
+    Show(OfToken),
     /// Revoke a token: no request with it is taken any more.
     Revoke(Revoke),
 }
@@ -65,7 +70,7 @@ pub struct Create {
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
-    pub access: Access,
+    pub terms: Terms,
 }
 
 #[derive(Debug, Args)]
@@ -77,11 +82,21 @@ pub struct List {
     pub access: Access,
 }
 
+/// A token.
+#[derive(Debug, Args)]
+pub struct OfToken {
+    /// Its id, as `list` has it.
+    #[arg(value_name = "ID")]
+    pub id: TokenId,
+    #[command(flatten)]
+    pub access: Access,
+}
+
 #[derive(Debug, Args)]
 pub struct Revoke {
     /// Its id, as `list` has it.
     #[arg(value_name = "ID")]
     pub id: TokenId,
     #[command(flatten)]
-    pub access: Access,
+    pub terms: Terms,
 }
