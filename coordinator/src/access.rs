@@ -19,7 +19,7 @@ mod registry;
 mod role;
 
 pub use credential::TokenId;
-pub use grant::{Grant, NewToken, Scope, TokenRecord, TokenView};
+pub use grant::{Grant, NewToken, Scope, TokenFilter, TokenRecord, TokenView};
 pub use pattern::Pattern;
 pub use registry::Caller;
 pub use role::Role;

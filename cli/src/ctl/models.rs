@@ -10,6 +10,7 @@ use meanfield_coordinator::models::{Canary, Serving};
 use serde_json::{Value, to_value};
 
 use super::{
+    agents::all,
     args::Format,
     audit::time,
     change,
@@ -43,7 +44,8 @@ pub async fn run(command: &ModelsCommand) -> anyhow::Result<()> {
     match command {
         ModelsCommand::List(args) => {
             let client = Client::new(&args.access)?;
-            let mut answer = client.get(Route::ListModels, "", &[]).await?;
+            let query: Vec<_> = args.prefix.clone().map(|prefix| ("prefix", prefix)).into_iter().collect();
+            let mut answer = all(&client, Route::ListModels, "", "models", &query, args.limit).await?;
             if client.format == Format::Table {
                 for model in answer["models"].as_array_mut().into_iter().flatten() {
                     model["kept"] = model["versions"].as_array().map_or(0, Vec::len).into();

@@ -5,7 +5,7 @@ pub mod args;
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
 use anyhow::Context;
-use meanfield_coordinator::access::NewToken;
+use meanfield_coordinator::access::{NewToken, Role};
 use serde_json::{Value, to_value};
 
 use super::{
@@ -36,7 +36,11 @@ pub async fn run(command: &TokensCommand) -> anyhow::Result<()> {
         TokensCommand::Create(args) => create(args).await,
         TokensCommand::List(args) => {
             let client = Client::new(&args.access)?;
-            let mut tokens = all(&client, Route::ListTokens, "", "tokens", &[], args.limit).await?;
+            let mut query = Vec::new();
+            query.extend(args.role.map(|role| ("role", Role::from(role).name().to_owned())));
+            query.extend(args.pool.as_ref().map(|pool| ("pool", pool.to_string())));
+            query.extend(args.prefix.clone().map(|prefix| ("prefix", prefix)));
+            let mut tokens = all(&client, Route::ListTokens, "", "tokens", &query, args.limit).await?;
             if client.format == Format::Table {
                 tokens["tokens"].as_array_mut().into_iter().flatten().for_each(dates);
             }

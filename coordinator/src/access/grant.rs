@@ -107,6 +107,26 @@ pub struct TokenView {
     pub expired: bool,
 }
 
+/// Which tokens to list.
+#[derive(Debug, Clone, Default)]
+pub struct TokenFilter {
+    /// Only of this role.
+    pub role: Option<Role>,
+    /// Only those of agents of this pool.
+    pub pool: Option<PoolName>,
+    /// Only those whose names begin so.
+    pub prefix: Option<String>,
+}
+
+impl TokenFilter {
+    pub(crate) fn admits(&self, grant: &Grant) -> bool {
+        let pool = grant.scope.as_ref().map(|scope| &scope.pool);
+        self.role.is_none_or(|role| role == grant.role)
+            && self.pool.as_ref().is_none_or(|wanted| pool == Some(wanted))
+            && self.prefix.as_ref().is_none_or(|prefix| grant.name.as_str().starts_with(prefix))
+    }
+}
+
 impl NewToken {
     /// The grant that is asked for, if it makes sense.
     pub(crate) fn grant(self, now: u64, created_by: &str) -> Result<Grant, Invalid> {

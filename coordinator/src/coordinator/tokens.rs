@@ -4,7 +4,7 @@ use meanfield_common::{digest::Digest, secret::Secret};
 
 use super::Coordinator;
 use crate::{
-    access::{Caller, Credential, Denied, NewToken, TokenId, TokenRecord, TokenView},
+    access::{Caller, Credential, Denied, NewToken, TokenFilter, TokenId, TokenRecord, TokenView},
     audit::Actor,
     error::Error,
     ledger::Change,
@@ -69,10 +69,10 @@ impl Coordinator {
         Ok((grant.view(id, self.0.clock.wall() / 1000), grant.tag(id)))
     }
 
-    /// The first `limit` tokens after an id, in order of their ids.
+    /// The first `limit` tokens after an id, in order of their ids, of those that a filter admits.
     #[must_use]
-    pub fn tokens(&self, after: Option<TokenId>, limit: usize) -> Vec<TokenView> {
-        self.0.registry.page(after, limit)
+    pub fn tokens(&self, filter: &TokenFilter, after: Option<TokenId>, limit: usize) -> Vec<TokenView> {
+        self.0.registry.page(filter, after, limit)
     }
 
     pub(crate) fn admit(&self, token: &[u8]) -> Result<Caller, Denied> {

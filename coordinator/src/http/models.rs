@@ -25,8 +25,9 @@ use super::{
     auth::{Anyone, Member, Operator, Reader},
     body::{File, Json, Model},
     forecast::has,
-    openapi::{Contributing, ModelRemoving, ModelServing, Modelling, RollingBack, Teaching, Viewing},
+    openapi::{Contributing, ModelRemoving, ModelServing, Modelling, RollingBack, Selecting, Teaching},
     problem::{Kind, Refusal, respond},
+    query::ByName,
     terms::{DryRun, IfMatch, answer, detailed, shown},
 };
 use crate::{
@@ -70,11 +71,14 @@ pub struct VersionView {
     pub provenance: Provenance,
 }
 
-/// All base models.
+/// One page of base models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Models {
     /// In order of their names.
     pub models: Vec<ModelView>,
+    /// What to give as `after` for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ModelName>,
 }
 
 /// The number of a version that was taken in.
@@ -101,16 +105,24 @@ fn view(name: ModelName, model: &models::Model, contributions: usize) -> ModelVi
     path = "/v1/models",
     operation_id = "list_models",
     tag = "models",
-    responses((status = 200, description = "All base models", body = Models), Viewing),
+    params(
+        ("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "The `next` of the page before"),
+        ("prefix" = Option<String>, Query, description = "Only models whose names begin so"),
+    ),
+    responses((status = 200, description = "A page", body = Models), Selecting),
     security(("token" = ["reader"]))
 )]
-pub async fn list(State(coordinator): State<Coordinator>, _: Reader) -> Response {
+pub async fn list(State(coordinator): State<Coordinator>, _: Reader, page: ByName) -> Response {
+    let mut found = coordinator.models();
+    let more = page.of(&mut found, |(name, _)| name.as_str());
+    let next = found.last().filter(|_| more).map(|(name, _)| name.clone());
     let one = |(name, model): (ModelName, std::sync::Arc<models::Model>)| {
         let waiting = coordinator.model(&name).map_or(0, |(_, waiting)| waiting);
         view(name, &model, waiting)
     };
-    let models = Models { models: coordinator.models().into_iter().map(one).collect() };
-    respond(&coordinator, encode(StatusCode::OK, &models))
+    let page = Models { models: found.into_iter().map(one).collect(), next };
+    respond(&coordinator, encode(StatusCode::OK, &page))
 }
 
 /// Show a base model with its versions.

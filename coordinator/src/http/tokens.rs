@@ -1,7 +1,7 @@
 //! Tokens: `POST` and `GET /v1/tokens`, `GET` and `DELETE /v1/tokens/{id}`. For admins only.
 
 use axum::{
-    extract::{FromRequestParts, Query, State},
+    extract::{FromRequestParts, State},
     http::{StatusCode, header, request::Parts},
     response::Response,
 };
@@ -14,17 +14,15 @@ use super::{
     auth::Admin,
     body::{Json, Token},
     openapi::{Issuing, Revoking, TokenListing, TokenShowing},
-    problem::{Kind, Refusal, respond},
+    problem::{Refusal, respond},
+    query,
     terms::{DryRun, IfMatch, answer, shown, tagged},
 };
 use crate::{
-    access::{NewToken, TokenId, TokenView},
+    access::{NewToken, TokenFilter, TokenId, TokenView},
     coordinator::{Coordinator, Made},
     orders::{Ordered, Terms},
 };
-
-const DEFAULT_LIMIT: usize = 100;
-const LARGEST_LIMIT: usize = 1000;
 
 /// A token that was just made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -88,14 +86,17 @@ pub struct Tokens {
     params(
         ("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 1000),
         ("after" = Option<TokenId>, Query, description = "The `next` of the page before"),
+        ("role" = Option<String>, Query, description = "Only tokens of this role: agent, reader, operator or admin"),
+        ("pool" = Option<String>, Query, description = "Only agents' tokens of this pool, also if it is not there any more"),
+        ("prefix" = Option<String>, Query, description = "Only tokens whose names begin so"),
     ),
     responses((status = 200, description = "A page", body = Tokens), TokenListing),
     security(("token" = ["admin"]))
 )]
 pub async fn list(State(coordinator): State<Coordinator>, _: Admin, selection: Selection) -> Response {
-    let Selection { limit, after } = selection;
+    let Selection { limit, after, filter } = selection;
     // One more than asked for tells whether there is another page.
-    let mut tokens = coordinator.tokens(after, limit + 1);
+    let mut tokens = coordinator.tokens(&filter, after, limit + 1);
     let more = tokens.len() > limit;
     tokens.truncate(limit);
     let next = tokens.last().filter(|_| more).map(|last| last.id);
@@ -107,39 +108,32 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Admin, selection: S
 pub struct Selection {
     limit: usize,
     after: Option<TokenId>,
+    filter: TokenFilter,
 }
 
 impl FromRequestParts<Coordinator> for Selection {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-        query
-            .map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))
-            .and_then(|Query(pairs)| Self::parse(&pairs))
-            .map_err(|refusal| refusal.respond(coordinator))
+        query::pairs(parts).and_then(Self::parse).map_err(|refusal| refusal.respond(coordinator))
     }
 }
 
 impl Selection {
-    fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
-        let mut selection = Self { limit: DEFAULT_LIMIT, after: None };
+    fn parse(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
+        let mut selection = Self { limit: query::DEFAULT_LIMIT, after: None, filter: TokenFilter::default() };
+        let filter = &mut selection.filter;
         for (key, value) in pairs {
             match key.as_str() {
-                "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
-                    let bound = format!("a whole number within [1, {LARGEST_LIMIT}]");
-                    selection.limit = limit.ok_or_else(|| Invalid::new("limit", format!("{value:?}"), bound))?;
-                }
+                "limit" => selection.limit = query::limit(&value)?,
                 "after" => {
-                    let after = value.parse().map_err(|invalid: Invalid| Invalid { field: key.clone(), ..invalid });
+                    let after = value.parse().map_err(|invalid: Invalid| Invalid { field: key, ..invalid });
                     selection.after = Some(after?);
                 }
-                _ => {
-                    return Err(Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"))
-                        .blame(key.clone())
-                        .bound("one of limit, after"));
-                }
+                "role" => filter.role = Some(value.parse()?),
+                "pool" => filter.pool = Some(value.parse()?),
+                "prefix" => filter.prefix = Some(value),
+                _ => return Err(query::unknown(&key, "limit, after, role, pool, prefix")),
             }
         }
         Ok(selection)

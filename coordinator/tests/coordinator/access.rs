@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, time::Duration};
 use meanfield_common::wire::Registered;
 use meanfield_coordinator::{
     Clock, Coordinator, Options,
-    access::{NewToken, Role},
+    access::{NewToken, Role, TokenFilter},
     coordinator::Made,
     http::tokens::{Issued, Tokens},
     options::Rates,
@@ -74,11 +74,13 @@ async fn what_makes_no_sense_is_refused_by_field() {
         let problem = served.post("/v1/tokens", &body).await.problem();
         assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)), "{body}: {problem:?}");
     }
-    for (query, field) in [("limit=0", "limit"), ("after=x", "after"), ("offset=1", "offset")] {
+    for (query, field) in
+        [("limit=0", "limit"), ("after=x", "after"), ("role=king", "role"), ("pool=A", "pool"), ("offset=1", "offset")]
+    {
         let problem = served.get(&format!("/v1/tokens?{query}")).await.problem();
         assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)), "{query}: {problem:?}");
     }
-    assert!(served.coordinator.tokens(None, 10).is_empty());
+    assert!(served.coordinator.tokens(&TokenFilter::default(), None, 10).is_empty());
     served.ended().await.unwrap();
 }
 
@@ -95,7 +97,7 @@ async fn a_token_has_a_tag_and_what_is_only_tried_is_neither_made_nor_revoked() 
         (StatusCode::OK, "token.create", "tokens")
     );
     assert_eq!((tried.after["role"].as_str(), tried.etag, tried.dry_run), (Some("reader"), None, true));
-    assert!(!reply.body.contains("mf_") && served.coordinator.tokens(None, 10).is_empty());
+    assert!(!reply.body.contains("mf_") && served.coordinator.tokens(&TokenFilter::default(), None, 10).is_empty());
     assert_eq!(send(post("").header("if-match", "*")).await.status, 412, "there is nothing yet that could match");
     assert_eq!(served.post("/v1/tokens?dry_run=true", &json!({"name": "a", "role": "agent"})).await.status, 422);
 
@@ -137,6 +139,34 @@ async fn lists_of_tokens_come_by_page() {
         after = format!("&after={next}");
     }
     assert_eq!(seen, made.into_iter().collect::<Vec<_>>());
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn filters_choose_tokens_by_role_pool_and_name() {
+    let served = Served::start(Options::default()).await;
+    for (name, role) in [("shop/a", "agent"), ("shop/b", "agent"), ("shop/c", "reader"), ("bank", "reader")] {
+        let pool = (role == "agent").then_some("default");
+        served.token(json!({"name": name, "role": role, "pool": pool})).await;
+    }
+    for (query, expected) in [
+        ("role=agent", &["shop/a", "shop/b"][..]),
+        ("role=reader&prefix=shop%2F", &["shop/c"]),
+        ("pool=default", &["shop/a", "shop/b"]),
+        ("pool=elsewhere", &[]),
+        ("prefix=shop", &["shop/a", "shop/b", "shop/c"]),
+        ("role=admin", &[]),
+    ] {
+        // One by one, so that what is left out does not end a list too early.
+        let (mut seen, mut after) = (BTreeSet::new(), String::new());
+        loop {
+            let page: Tokens = served.get(&format!("/v1/tokens?limit=1&{query}{after}")).await.json();
+            seen.extend(page.tokens.iter().map(|token| token.name.to_string()));
+            let Some(next) = page.next else { break };
+            after = format!("&after={next}");
+        }
+        assert!(seen.iter().eq(expected), "{query}: {seen:?}");
+    }
     served.ended().await.unwrap();
 }
 
@@ -217,7 +247,7 @@ fn tokens_outlast_a_restart_and_so_does_a_revocation() {
         views
     });
     let again = on_disk(dir.path()).unwrap();
-    assert_eq!(again.tokens(None, 10), views);
+    assert_eq!(again.tokens(&TokenFilter::default(), None, 10), views);
     drop(again);
     let format = sled::open(dir.path().join("store")).unwrap().get("format").unwrap().unwrap();
     assert_eq!(&*format, b"5", "older programs refuse it");

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_coordinator::{Coordinator, Error, orders::Terms, store};
+use meanfield_coordinator::{Coordinator, Error, access::TokenFilter, orders::Terms, store};
 
 use crate::{
     durability::{image, used},
@@ -151,7 +151,9 @@ fn flipped_bytes_and_cut_files_never_lose_anything_silently() {
     let history = history();
     let agents = |dir: &Path| {
         let orders = |opened: &Coordinator| (opened.all_paused(), opened.pools()[0].forecast.clone());
-        open(dir).map(|opened| (opened.agents(), orders(&opened), opened.tokens(None, 9), opened.models()))
+        open(dir).map(|opened| {
+            (opened.agents(), orders(&opened), opened.tokens(&TokenFilter::default(), None, 9), opened.models())
+        })
     };
     let expected = agents(image(history.path()).path()).unwrap();
     let mut noticed = 0;

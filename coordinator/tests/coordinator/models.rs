@@ -8,6 +8,7 @@ use meanfield_common::{
 use meanfield_coordinator::{
     Coordinator, Options,
     audit::{Actor, Filter, verify},
+    http::models::Models,
     models::{Canary, Order, Serving, Source},
     orders::{Ordered, Terms},
 };
@@ -598,6 +599,36 @@ async fn a_dry_run_says_what_would_become_of_a_model() {
     assert_eq!((&back.before["version"], back.after), (&json!(2), json!({"version": 1, "pinned": true})));
     let end = tried(served.request(Method::DELETE, "/v1/models/cpu?dry_run=true")).await;
     assert_eq!((end.action.as_str(), end.after, end.etag), ("model.remove", Value::Null, None));
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_of_models_come_by_page_and_prefix() {
+    let served = Served::start(Options::default()).await;
+    for name in ["team/cpu", "cpu", "team/io", "io", "team"] {
+        add(&served.coordinator, &model(name), file(1));
+    }
+    let names = async |query: &str| {
+        let page: Models = served.get(&format!("/v1/models{query}")).await.json();
+        let names: Vec<String> = page.models.iter().map(|model| model.name.to_string()).collect();
+        (names, page.next.map(|next| next.to_string()))
+    };
+    assert_eq!(names("").await.0, ["cpu", "io", "team", "team/cpu", "team/io"]);
+    let (first, next) = names("?limit=2").await;
+    assert_eq!((first, next.as_deref()), (vec!["cpu".to_owned(), "io".to_owned()], Some("io")));
+    // The place stays good when the model that it names was removed.
+    order(&served.coordinator, &model("io"), Order::Remove);
+    assert_eq!(
+        names("?limit=2&after=io").await,
+        (vec!["team".to_owned(), "team/cpu".to_owned()], Some("team/cpu".to_owned()))
+    );
+    assert_eq!(names("?limit=2&after=team%2Fcpu").await, (vec!["team/io".to_owned()], None));
+    assert_eq!(names("?prefix=team%2F").await.0, ["team/cpu", "team/io"]);
+    assert_eq!(names("?prefix=team%2F&limit=1").await, (vec!["team/cpu".to_owned()], Some("team/cpu".to_owned())));
+    for (query, field) in [("limit=0", "limit"), ("limit=1001", "limit"), ("after=A", "after"), ("name=cpu", "name")] {
+        let problem = served.get(&format!("/v1/models?{query}")).await.problem();
+        assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)), "{query}: {problem:?}");
+    }
     served.ended().await.unwrap();
 }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::BoolishValueParser};
 use meanfield_common::identity::ModelName;
 
-use crate::ctl::args::{Access, OfAll, Terms};
+use crate::ctl::args::{Access, Terms};
 
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
     /// List base models, and what agents get of each.
-    List(OfAll),
+    List(ListModels),
     /// Show a base model with its versions.
     Show(OfModel),
     /// Take in a version that `meanfield train` wrote; the first of a model is served at once.
@@ -23,6 +23,18 @@ pub enum ModelsCommand {
     Rollback(ChangeModel),
     /// Forget a base model with all of its versions.
     Remove(ChangeModel),
+}
+
+#[derive(Debug, Args)]
+pub struct ListModels {
+    /// Only models whose names begin so.
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
+    /// How many at most [default: all].
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    #[command(flatten)]
+    pub access: Access,
 }
 
 /// A base model.

@@ -75,6 +75,15 @@ pub struct Create {
 
 #[derive(Debug, Args)]
 pub struct List {
+    /// Only tokens of this role.
+    #[arg(long, value_enum)]
+    pub role: Option<RoleName>,
+    /// Only agents' tokens of this pool, also if it is not there any more.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<PoolName>,
+    /// Only tokens whose names begin so.
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
     /// How many at most [default: all].
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
