@@ -135,7 +135,7 @@ pub struct Model {
     pub previous: Option<Serving>,
 }
 
-/// What the audit log says of a change, but for who made it.
+/// What the audit log and events say of a change, but for who made it.
 pub(crate) struct Said {
     pub(crate) action: &'static str,
     pub(crate) target: String,
@@ -143,8 +143,14 @@ pub(crate) struct Said {
     pub(crate) after: Value,
 }
 
-/// Makes durable, at once, what a model is from now on (none when it is forgotten) and what is said of that.
-pub(crate) type Commit<'a> = &'a dyn Fn(&ModelName, Option<Document>, Said) -> Result<(), crate::Error>;
+/// The rest of the coordinator, as a change of a base model needs it.
+pub(crate) trait Rest {
+    /// Makes durable, at once, what a model is from now on (none when it is forgotten) and what is said of that.
+    fn commit(&self, name: &ModelName, document: Option<Document>, said: &Said) -> Result<(), crate::Error>;
+
+    /// Tells whoever watches. Called when the change is visible, and before the next one can be made.
+    fn tell(&self, name: &ModelName, said: Said);
+}
 
 /// What an agent has learnt.
 struct Contribution {
@@ -262,7 +268,7 @@ impl Models {
         &self,
         name: &ModelName,
         made_unix_ms: u64,
-        commit: Commit<'_>,
+        rest: &dyn Rest,
     ) -> Result<Option<u64>, crate::Error> {
         let _change = self.change.lock();
         let model = self.get(name)?;
@@ -291,14 +297,14 @@ impl Models {
         let promote = !model.serving.pinned && model.serving.canary.is_none();
         let (next, said) = self.extended(name, &model, version, "model.average", promote);
         let number = next.as_ref().and_then(|next| next.versions.keys().last().copied());
-        self.make(name, Some(&model), next, said, commit)?;
+        self.make(name, Some(&model), next, said, rest)?;
         Ok(number)
     }
 
     /// Averages every model; what fails is logged, and tried again with the next contributions.
-    pub(crate) fn average_all(&self, made_unix_ms: u64, commit: Commit<'_>) {
+    pub(crate) fn average_all(&self, made_unix_ms: u64, rest: &dyn Rest) {
         for (name, _) in self.all() {
-            match self.average(&name, made_unix_ms, commit) {
+            match self.average(&name, made_unix_ms, rest) {
                 Ok(Some(version)) => tracing::info!(model = %name, version, "averaged what agents have learnt"),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(model = %name, %error, "cannot average what agents have learnt"),
@@ -313,12 +319,12 @@ impl Models {
         before: Option<&Model>,
         next: Option<Model>,
         said: Said,
-        commit: Commit<'_>,
+        rest: &dyn Rest,
     ) -> Result<(), crate::Error> {
         if let (Some(files), Some(next)) = (&self.files, &next) {
             files.write(name, before, next)?;
         }
-        commit(name, next.as_ref().map(Document::from), said)?;
+        rest.commit(name, next.as_ref().map(Document::from), &said)?;
         let removed = next.is_none();
         if let Some(files) = &self.files {
             tidied(name, next.as_ref().map_or_else(|| files.remove(name), |next| files.sweep(name, next)));
@@ -327,6 +333,7 @@ impl Models {
         if removed {
             self.contributions.lock().remove(name);
         }
+        rest.tell(name, said);
         Ok(())
     }
 }

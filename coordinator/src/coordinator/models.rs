@@ -14,8 +14,9 @@ use super::Coordinator;
 use crate::{
     audit::{Actor, Log, Note},
     error::Error,
+    events::{About, Kind},
     ledger::Change,
-    models::{self, Document, Model, Models, Provenance, Said, Source, Version},
+    models::{self, Document, Model, Models, Provenance, Rest, Said, Source, Version},
     orders::{Ordered, Terms},
     store::{Store, Write},
 };
@@ -50,17 +51,31 @@ pub(super) fn settle(
     Ok(documents)
 }
 
-impl Coordinator {
-    /// How a change of a base model becomes durable. It waits for the store's thread, as its callers wait for files.
-    fn commit(&self, by: Option<&Actor>) -> impl Fn(&ModelName, Option<Document>, Said) -> Result<(), Error> + use<'_> {
-        let by = by.cloned();
-        move |name, document, Said { action, target, before, after }| {
+/// Whose change it is, and where it goes.
+struct ByWhom<'a>(&'a Coordinator, Option<&'a Actor>);
+
+impl Rest for ByWhom<'_> {
+    /// Waits for the store's thread, as its callers wait for files.
+    fn commit(&self, name: &ModelName, document: Option<Document>, said: &Said) -> Result<(), Error> {
+        let Self(coordinator, by) = self;
+        let Said { action, target, before, after } = said;
+        let note = by.cloned().map(|actor| {
             let (before, after) = (before.to_string(), after.to_string());
-            let note = by.clone().map(|actor| Note { actor, action, target, before, after });
-            block_on(self.0.writer.submit(Change::Model(name.clone(), document, note))).map(drop)
-        }
+            Note { actor, action, target: target.clone(), before, after }
+        });
+        block_on(coordinator.0.writer.submit(Change::Model(name.clone(), document, note))).map(drop)
     }
 
+    fn tell(&self, name: &ModelName, said: Said) {
+        let Said { action, before, after, .. } = said;
+        if before != after {
+            let detail = Some(json!({ "action": action, "model": name, "after": after }));
+            self.0.0.membership.events().publish(Kind::Model, About { detail, ..About::default() });
+        }
+    }
+}
+
+impl Coordinator {
     /// All base models, by name.
     #[must_use]
     pub fn models(&self) -> Vec<(ModelName, Arc<Model>)> {
@@ -92,9 +107,9 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the bytes are no network.
-    pub fn uploaded(&self, bytes: Vec<u8>) -> Result<Version, Error> {
+    pub fn uploaded(&self, bytes: Vec<u8>) -> Result<Box<Version>, Error> {
         let provenance = Provenance { made_unix_ms: self.0.clock.wall(), source: Source::Upload };
-        Ok(Version::new(bytes, provenance)?)
+        Ok(Box::new(Version::new(bytes, provenance)?))
     }
 
     /// Carries out an order about a base model under its terms, or only says what would happen; returns when it is durable.
@@ -103,7 +118,7 @@ impl Coordinator {
     /// If there is no such model or version, a new version has another shape than the served one, the model was never served
     /// otherwise, the order was made for another state than there is, or the disk fails.
     pub fn order_model(&self, name: &ModelName, order: models::Order, terms: &Terms) -> Result<Ordered, Error> {
-        let ordered = self.0.models.order(name, order, terms, &self.commit(terms.actor.as_ref()))?;
+        let ordered = self.0.models.order(name, order, terms, &ByWhom(self, terms.actor.as_ref()))?;
         if !ordered.dry_run {
             let actor = terms.actor.as_ref().map_or("the program", |actor| actor.name());
             tracing::info!(actor, action = ordered.action, target = ordered.target, after = %ordered.after, "ordered");
@@ -126,6 +141,6 @@ impl Coordinator {
     /// Makes new versions of base models from what agents have handed in, where enough did. [`crate::serve`] calls
     /// this by itself.
     pub fn average_models(&self) {
-        self.0.models.average_all(self.0.clock.wall(), &self.commit(None));
+        self.0.models.average_all(self.0.clock.wall(), &ByWhom(self, None));
     }
 }

@@ -7,14 +7,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use meanfield_common::{digest::Digest, identity::ModelName, invalid::Invalid};
 use serde_json::{Value, json};
 
-use super::{Commit, Document, Error, MOST_MODELS, Model, Models, Said, SameShape, Serving, Version};
+use super::{Document, Error, MOST_MODELS, Model, Models, Rest, Said, SameShape, Serving, Version};
 use crate::orders::{Ordered, Terms};
 
 /// What an operator wants of a base model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
     /// Takes a version in. The first one of a model is served at once, a later one when [`Self::Serve`] says so.
-    Add(Version),
+    Add(Box<Version>),
     /// Says what agents get.
     Serve(Serving),
     /// Goes back to what agents got before the last change, and pins it, so that no average undoes that.
@@ -30,7 +30,7 @@ impl Models {
         name: &ModelName,
         order: Order,
         terms: &Terms,
-        commit: Commit<'_>,
+        rest: &dyn Rest,
     ) -> Result<Ordered, crate::Error> {
         let _change = self.change.lock();
         let found = self.models.read().get(name).cloned();
@@ -40,10 +40,10 @@ impl Models {
         }
         terms.check(&format_args!("models/{name}"), model.map(|model| model.tag(name)))?;
         let (next, said) = match (order, model) {
-            (Order::Add(version), None) => self.first(name, version)?,
+            (Order::Add(version), None) => self.first(name, *version)?,
             (Order::Add(version), Some(model)) => {
                 version.network.config().same_shape(model.version(model.serving.version)?.network.config())?;
-                self.extended(name, model, version, "model.add", false)
+                self.extended(name, model, *version, "model.add", false)
             }
             (Order::Serve(serving), Some(model)) => model.served(name, "model.serve", serving)?,
             (Order::RollBack, Some(model)) => {
@@ -66,7 +66,7 @@ impl Models {
             etag: next.as_ref().map(|next| next.tag(name)),
         };
         if !terms.dry_run {
-            self.make(name, model, next, said, commit)?;
+            self.make(name, model, next, said, rest)?;
         }
         Ok(ordered)
     }
