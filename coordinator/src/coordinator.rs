@@ -223,7 +223,7 @@ impl Coordinator {
         let appended = self.0.trajectories.append(origin, self.0.clock.wall(), append.steps.into()).await?;
         // A batch that is known already has said so before.
         if appended.stored > 0 {
-            self.0.metrics.trajectories.dropped.inc_by(append.dropped);
+            self.0.metrics.trajectories.dropped.inc_by(append.dropped.get());
         }
         Ok(appended)
     }
