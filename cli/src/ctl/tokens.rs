@@ -2,7 +2,12 @@
 
 pub mod args;
 
-use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
 
 use anyhow::Context;
 use meanfield_coordinator::access::{NewToken, Role};
@@ -81,13 +86,14 @@ async fn create(args: &Create) -> anyhow::Result<()> {
     let client = Client::new(&args.terms.access)?;
     // Before there is a token: one that is shown once must not be lost to a file that cannot be written.
     let path = args.file.as_deref().filter(|_| !args.terms.dry_run);
-    let file = path.map(|path| open(path).map(|file| (path, file))).transpose()?;
+    let file = path.map(NewFile::create).transpose()?;
     let (mut issued, tag) =
         client.order(Route::CreateToken, "", Body::Json(to_value(new)?), &args.terms, false).await?;
-    if let Some((path, mut file)) = file {
+    if let Some(file) = file {
         let token = issued["token"].take();
-        let text = format!("{}\n", token.as_str().unwrap_or_default());
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(|| path.display().to_string())?;
+        let id = issued["id"].as_str().unwrap_or_default();
+        let lost = || format!("the token {id} was made, but is lost: `meanfield ctl tokens revoke {id}`");
+        file.keep(&format!("{}\n", token.as_str().unwrap_or_default())).with_context(lost)?;
         if let Some(fields) = issued.as_object_mut() {
             fields.remove("token");
         }
@@ -99,8 +105,50 @@ async fn create(args: &Create) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A new file that nobody else may read.
-fn open(path: &Path) -> anyhow::Result<std::fs::File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.with_context(|| path.display().to_string())
+/// A new file that nobody else may read, and that is removed again unless it was written: else it would be in the way of the
+/// next attempt.
+struct NewFile<'a> {
+    path: &'a Path,
+    file: File,
+    written: bool,
+}
+
+impl<'a> NewFile<'a> {
+    fn create(path: &'a Path) -> anyhow::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        Ok(Self { path, file: file.with_context(|| path.display().to_string())?, written: false })
+    }
+
+    fn keep(mut self, text: &str) -> anyhow::Result<()> {
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        written.with_context(|| self.path.display().to_string())?;
+        self.written = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        if !self.written {
+            // There is an error already, which says more.
+            let _ = fs::remove_file(self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_there_once_it_is_written_and_not_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        drop(NewFile::create(&path).unwrap());
+        assert!(!path.exists(), "a refused request leaves nothing");
+        NewFile::create(&path).unwrap().keep("mf_1\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mf_1\n");
+        assert!(NewFile::create(&path).is_err(), "nobody's file is written over");
+        assert!(path.exists(), "nor removed");
+    }
 }
