@@ -58,6 +58,7 @@ pub mod heartbeat;
 pub mod lifecycle;
 pub mod models;
 pub mod openapi;
+mod ordered;
 pub mod pools;
 pub mod problem;
 mod query;

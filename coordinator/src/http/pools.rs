@@ -9,10 +9,11 @@ use super::{
     agents::encode,
     auth::{Operator, Reader},
     body::{Json, Pool},
-    openapi::{PoolMaking, PoolOrdering, PoolRemoving, PoolSetting, Pooling, Selecting},
-    problem::{Refusal, respond},
+    openapi::{PoolMaking, PoolRemoving, Pooling, Selecting},
+    ordered::ordered,
+    problem::respond,
     query::ByName,
-    terms::{DryRun, IfMatch, answer, order, shown},
+    terms::{self, DryRun, IfMatch, answer, order},
 };
 use crate::{
     coordinator::Coordinator,
@@ -70,11 +71,8 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Reader, page: ByNam
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let found = coordinator.pool(&pool).and_then(|view| {
-        let (_, tag) = coordinator.standing(&Resource::Pool(pool))?;
-        Ok((view, tag))
-    });
-    respond(&coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
+    let view = coordinator.pool(&pool);
+    terms::show(&coordinator, &Resource::Pool(pool), view)
 }
 
 /// Make a pool, or give one new settings.
@@ -141,49 +139,18 @@ pub async fn remove(
     security(("token" = ["reader"]))
 )]
 pub async fn show_capacity(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let found = coordinator.capacity(&pool).and_then(|view| {
-        let (_, tag) = coordinator.standing(&Resource::Capacity(pool))?;
-        Ok((view, tag))
-    });
-    respond(&coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
+    let view = coordinator.capacity(&pool);
+    terms::show(&coordinator, &Resource::Capacity(pool), view)
 }
 
-/// Say what the members of a pool may reserve together.
-///
-/// It counts more than the configuration, and outlasts a restart.
-#[utoipa::path(
-    put,
-    path = "/v1/pools/{pool}/capacity",
-    tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
-    request_body = Capacity,
-    responses(PoolSetting),
-    security(("token" = ["operator"]))
-)]
-pub async fn set_capacity(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Pool(pool): Pool,
-    terms: Terms,
-    Json(capacity): Json<Capacity>,
-) -> Response {
-    order(&coordinator, &caller, Order::Capacity(pool, Some(capacity)), terms).await
-}
+ordered! {
+    pool "/v1/pools/{pool}/capacity" Capacity;
 
-/// Go back to the capacity of the configuration, or to none.
-#[utoipa::path(
-    delete,
-    path = "/v1/pools/{pool}/capacity",
-    tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
-    responses(PoolOrdering),
-    security(("token" = ["operator"]))
-)]
-pub async fn clear_capacity(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Pool(pool): Pool,
-    terms: Terms,
-) -> Response {
-    order(&coordinator, &caller, Order::Capacity(pool, None), terms).await
+    /// Say what the members of a pool may reserve together.
+    ///
+    /// It counts more than the configuration, and outlasts a restart.
+    set_capacity = "set_capacity" Capacity;
+
+    /// Go back to the capacity of the configuration, or to none.
+    clear_capacity = "clear_capacity";
 }

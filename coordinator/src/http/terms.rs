@@ -125,6 +125,12 @@ pub(super) fn standing(coordinator: &Coordinator, resource: &Resource) -> Respon
     respond(coordinator, found.and_then(|(standing, tag): (Standing, _)| shown(&standing, tag)))
 }
 
+/// Answers with a view of what can be ordered, and the tag of its state.
+pub(super) fn show<V: Serialize>(coordinator: &Coordinator, resource: &Resource, view: Result<V, Error>) -> Response {
+    let found = view.and_then(|view| Ok((view, coordinator.standing(resource)?.1)));
+    respond(coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
+}
+
 /// A body with its state's tag.
 pub(super) fn shown(body: &impl Serialize, tag: Option<Digest>) -> Result<Response, Refusal> {
     Ok(tagged(encode(StatusCode::OK, body)?, tag))
