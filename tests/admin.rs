@@ -73,7 +73,7 @@ fn every_command_of_the_document_does_as_it_says() {
         assert!(!output.is_empty() || line.contains('>') || line.starts_with("curl"), "{line} says nothing");
         run += 1;
     }
-    assert!(run >= 63, "{run}");
+    assert!(run >= 68, "{run}");
     let copied = fs::read(shell.directory.path().join("copy.safetensors")).unwrap();
     assert_eq!(copied, fs::read(shell.directory.path().join("forecast.safetensors")).unwrap());
     let log = shell.json("audit list");
@@ -83,6 +83,23 @@ fn every_command_of_the_document_does_as_it_says() {
     // An import is noted before it and after it.
     assert_eq!(actions.len(), 37, "{actions:?}");
     assert_eq!(fs::read(shell.directory.path().join("downloaded.safetensors")).unwrap(), network);
+}
+
+#[test]
+fn a_refused_token_leaves_no_file_in_the_way_of_the_next_one() {
+    let data = tempdir().unwrap();
+    let coordinator = Coordinator::start(data.path(), &[]);
+    let shell = Shell::new(&coordinator);
+    let file = shell.directory.path().join("shop.token");
+    shell.fails("tokens create shop --role agent --pool nowhere --file shop.token", 3, &["nowhere"]);
+    assert!(!file.exists());
+    shell.prints("meanfield ctl tokens create shop --role agent --pool default --file shop.token --dry-run");
+    assert!(!file.exists(), "what is only tried writes nothing");
+    shell.prints("meanfield ctl tokens create shop --role agent --pool default --file shop.token");
+    let text = fs::read_to_string(&file).unwrap();
+    shell.fails("tokens create shop --role agent --pool default --file shop.token", 1, &["shop.token", "exists"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert_eq!(shell.json("tokens list")["tokens"].as_array().unwrap().len(), 1);
 }
 
 #[test]

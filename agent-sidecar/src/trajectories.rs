@@ -24,7 +24,7 @@ use meanfield_common::{
     identity::{AgentId, AgentName, Epoch},
     reward::Reward,
     state::LocalState,
-    trajectory::{Append, MOST_STEPS, Recorded, Steps, Verdict, Verdicts},
+    trajectory::{Append, Dropped, MOST_STEPS, Recorded, Steps, Verdict, Verdicts},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -252,22 +252,22 @@ impl<L: Link> Sender<L> {
         let Ok(steps) = Steps::try_from(batch) else { return lost(&self.counts, "they are out of order") };
         let Some((mut agent, epoch)) = self.member().await else { return false };
         // With the steps of the next batch, which is stored once: so what was dropped is counted once as well.
-        let dropped = self.counts.dropped.load(Ordering::Relaxed) - self.told;
+        let dropped = Dropped::of(self.counts.dropped.load(Ordering::Relaxed) - self.told);
         let mut append = Append { epoch, steps, dropped };
         // Whether it may have arrived without our knowing. Then only the same again is safe.
         let (mut uncertain, mut failures, mut closing) = (false, 0, false);
         loop {
             match self.link.append(agent, &append).await {
                 Ok(_) => {
-                    self.told += dropped;
+                    self.told += dropped.get();
                     self.counts.store(count);
                     return true;
                 }
                 Err(Error::Unreachable(_)) => uncertain = true,
                 // The next heartbeat registers again, or finds that another process has taken over.
                 Err(Error::Unknown | Error::Superseded) => {}
-                Err(Error::Refused(problem)) if append.dropped > 0 && knows_no(&problem, "dropped") => {
-                    append.dropped = 0;
+                Err(Error::Refused(problem)) if !append.dropped.is_none() && knows_no(&problem, "dropped") => {
+                    append.dropped = Dropped::default();
                     continue;
                 }
                 Err(Error::Refused(problem)) => return lost(&self.counts, &problem.detail),

@@ -13,6 +13,8 @@ use crate::{action::Action, identity::Epoch, invalid::Invalid, reward::Reward, s
 pub const MOST_VERDICTS: usize = 8;
 /// The most steps of one batch.
 pub const MOST_STEPS: usize = 1000;
+/// The most steps that one batch may say were dropped: more than an agent loses in years, and far from where a counter wraps.
+pub const MOST_DROPPED: u64 = 1_000_000_000;
 
 /// What a guard said about a step, such as `rate` or `grant`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -172,6 +174,50 @@ impl From<Steps> for Vec<Recorded> {
     }
 }
 
+/// How many steps an agent dropped: at most [`MOST_DROPPED`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = u64, minimum = 0, maximum = 1_000_000_000))]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Dropped(u64);
+
+impl Dropped {
+    /// As many of these as one batch may say.
+    #[must_use]
+    pub fn of(steps: u64) -> Self {
+        Self(steps.min(MOST_DROPPED))
+    }
+
+    /// As a number.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Whether there were none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl TryFrom<u64> for Dropped {
+    type Error = Invalid;
+    fn try_from(steps: u64) -> Result<Self, Invalid> {
+        if steps <= MOST_DROPPED {
+            Ok(Self(steps))
+        } else {
+            Err(Invalid::new("dropped", steps, format!("at most {MOST_DROPPED}")))
+        }
+    }
+}
+
+impl From<Dropped> for u64 {
+    fn from(dropped: Dropped) -> Self {
+        dropped.0
+    }
+}
+
 /// An agent hands in what it recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -183,12 +229,8 @@ pub struct Append {
     pub steps: Steps,
     /// How many others the agent dropped since the batch before, for want of room or because they were refused. Older
     /// coordinators refuse a field that they do not know, so it is left out where there were none.
-    #[serde(default, skip_serializing_if = "nothing")]
-    pub dropped: u64,
-}
-
-fn nothing(dropped: &u64) -> bool {
-    *dropped == 0
+    #[serde(default, skip_serializing_if = "Dropped::is_none")]
+    pub dropped: Dropped,
 }
 
 /// The coordinator's answer to [`Append`], given when all of it is durable.
@@ -221,7 +263,7 @@ mod tests {
     fn a_batch_reads_back_as_written() {
         let verdicts = Verdicts::try_from(vec!["rate".parse().unwrap(), "grant".parse().unwrap()]).unwrap();
         let steps = vec![step(1, 7), Recorded { verdicts, ..step(1, 9) }, step(2, 0)];
-        let append = Append { epoch: Epoch(3), steps: steps.try_into().unwrap(), dropped: 2 };
+        let append = Append { epoch: Epoch(3), steps: steps.try_into().unwrap(), dropped: Dropped::of(2) };
         let text = serde_json::to_string(&append).unwrap();
         assert_eq!(serde_json::from_str::<Append>(&text).unwrap(), append);
     }
@@ -233,6 +275,14 @@ mod tests {
         {
             assert_eq!(Steps::try_from(bad).unwrap_err().field, "steps");
         }
+    }
+
+    #[test]
+    fn what_was_dropped_is_bounded_on_every_way_in() {
+        assert_eq!(Dropped::try_from(MOST_DROPPED).unwrap(), Dropped::of(u64::MAX));
+        let error = Dropped::try_from(MOST_DROPPED + 1).unwrap_err().to_string();
+        assert_eq!(error, "dropped: 1000000001 is not at most 1000000000");
+        assert!(serde_json::from_value::<Dropped>(u64::MAX.into()).is_err());
     }
 
     #[test]

@@ -19,10 +19,10 @@ mod registry;
 mod role;
 
 pub use credential::TokenId;
-pub use grant::{Grant, NewToken, Scope, TokenRecord, TokenView};
+pub use grant::{Grant, NewToken, Scope, TokenFilter, TokenRecord, TokenView};
 pub use pattern::Pattern;
 pub use registry::Caller;
 pub use role::Role;
 
 pub(crate) use credential::{Credential, hide};
-pub(crate) use registry::{Denied, Registry};
+pub(crate) use registry::{Denied, OWN, Registry};

@@ -16,7 +16,7 @@ use meanfield_common::{digest::Digest, invalid::Invalid};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::access::Caller;
+use crate::access::{Caller, OWN};
 
 mod log;
 mod verify;
@@ -40,6 +40,11 @@ impl Actor {
         let good = (1..=Self::LONGEST).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
         let bound = || format!("1 to {} visible ASCII characters", Self::LONGEST);
         good.then(|| Self(name.into())).ok_or_else(|| Invalid::new("actor", format!("{name:?}"), bound()))
+    }
+
+    /// The coordinator itself, under the name of its own token.
+    pub(crate) fn own() -> Self {
+        Self(OWN.into())
     }
 
     /// The name.

@@ -27,12 +27,14 @@ use crate::{
     metrics::{Board, Metrics},
     models::Models,
     options::Options,
-    store::{self, Store, Write},
+    store::{self, Store},
     token,
     trajectories::{self, Origin, Trajectories},
     view::{AgentView, Cursor, Filter, PoolView},
     writer::{Live, Outcome, Writer},
 };
+
+pub use tokens::Made;
 
 /// A running coordinator. Clones are handles to the same one; dropping the last closes the store.
 #[derive(Clone)]
@@ -121,18 +123,13 @@ impl Coordinator {
         let registry = Arc::new(Registry::new(token, options.rates, clock.clone()));
         contents.tokens.iter().for_each(|(id, record)| registry.insert(*id, record.clone()));
         let (metrics, draining) = (Metrics::new(), AtomicBool::new(false));
+        let log = Log::new(std::mem::take(&mut contents.trail), options.audit_keep);
         // Behind the store, whose lock keeps others out of the directory.
-        let old = Models::old(options.data_dir.as_deref(), &contents.models)?;
-        if !old.is_empty() {
-            let adopted = old.iter().map(|(name, document)| Write::Model(name.clone(), Some(document.clone())));
-            store.commit(&adopted.collect::<Vec<_>>())?;
-            contents.models.extend(old);
-        }
         let documents = std::mem::take(&mut contents.models);
+        let documents = models::settle(store.as_mut(), &log, options.data_dir.as_deref(), documents, clock.wall())?;
         let models = Models::open(options.data_dir.as_deref(), documents, options.models.clone())?;
         let (directory, counted) = (options.data_dir.as_deref(), metrics.trajectories.clone());
         let trajectories = Trajectories::open(directory, options.trajectories, clock.clone(), counted)?;
-        let log = Log::new(std::mem::take(&mut contents.trail), options.audit_keep);
         let ledger = Ledger::new(contents, &options);
         membership.set_orders(ledger.orders().clone());
         let live = Live {
@@ -226,7 +223,7 @@ impl Coordinator {
         let appended = self.0.trajectories.append(origin, self.0.clock.wall(), append.steps.into()).await?;
         // A batch that is known already has said so before.
         if appended.stored > 0 {
-            self.0.metrics.trajectories.dropped.inc_by(append.dropped);
+            self.0.metrics.trajectories.dropped.inc_by(append.dropped.get());
         }
         Ok(appended)
     }

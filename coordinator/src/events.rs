@@ -79,6 +79,10 @@ kinds! {
     Forecast = "forecast";
     /// A pool was made, given other settings or removed.
     Pool = "pool";
+    /// A version of a base model was taken in or averaged, another one is served, or the model was removed.
+    Model = "model";
+    /// A token was made or revoked.
+    Token = "token";
     /// An agent was told a cap: not everybody's need fits.
     Granted = "granted";
     /// An agent was told that it has no cap any more.

@@ -58,6 +58,7 @@ pub mod heartbeat;
 pub mod lifecycle;
 pub mod models;
 pub mod openapi;
+mod ordered;
 pub mod pools;
 pub mod problem;
 mod query;
@@ -104,7 +105,7 @@ fn documented() -> OpenApiRouter<Coordinator> {
         .routes(routes!(models::roll_back))
         .routes(routes!(models::contribute))
         .routes(routes!(tokens::create, tokens::list))
-        .routes(routes!(tokens::revoke))
+        .routes(routes!(tokens::show, tokens::revoke))
         .routes(routes!(trajectories::append))
         .routes(routes!(trajectories::rewards))
         .routes(routes!(trajectories::list))

@@ -22,7 +22,7 @@ use meanfield_common::{
 use uuid::Uuid;
 
 use crate::{
-    access::{TokenId, TokenRecord},
+    access::{Grant, TokenId, TokenRecord},
     audit::Note,
     error::Error,
     forecast::Forecast,
@@ -47,8 +47,8 @@ pub(crate) enum Change {
     Order(Order),
     /// A token that counts from now on.
     Issue(TokenId, TokenRecord),
-    /// A token that counts no more, and what it stood for, as JSON.
-    Revoke(TokenId, String),
+    /// A token that counts no more, and what it stood for.
+    Revoke(TokenId, Grant),
     /// What a base model is from now on, its files being there already, and what is said of that if somebody ordered it.
     Model(ModelName, Option<Document>, Option<Note>),
     /// What was changed elsewhere and has to be in the audit log.
@@ -70,7 +70,7 @@ pub(crate) enum Effect {
     /// An order was only tried.
     Tried(Box<Ordered>),
     Issued(TokenId, TokenRecord),
-    Revoked(TokenId),
+    Revoked(TokenId, Box<Ordered>),
     Nothing,
 }
 
@@ -145,7 +145,7 @@ impl Ledger {
         match change {
             Change::Order(order) => self.order(order, terms, reported, dirty),
             Change::Issue(id, record) => self.issue(id, record, terms, dirty),
-            Change::Revoke(id, before) => self.revoke(id, before, terms, dirty),
+            Change::Revoke(id, grant) => self.revoke(id, &grant, terms, dirty),
             Change::Model(name, document, note) => {
                 dirty.models.insert(name, document);
                 Ok((Effect::Nothing, note))

@@ -9,6 +9,7 @@
 
 pub mod average;
 mod files;
+mod order;
 mod serving;
 mod version;
 
@@ -30,9 +31,10 @@ use meanfield_common::{
 };
 use meanfield_learner::ActorCritic;
 use parking_lot::{Mutex, RwLock};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use files::Document;
+pub use order::Order;
 pub use serving::{Canary, Serving};
 pub(crate) use version::network;
 pub use version::{MOST_BYTES, Provenance, Source, Version};
@@ -111,7 +113,9 @@ pub enum Error {
         reason: std::io::Error,
     },
     /// A file is not what was written.
-    #[error("models in {path:?}: {reason}; restore it from a backup, or move the model's directory away")]
+    #[error(
+        "models in {path:?}: {reason}; restore it from a backup, or move the model's directory away, which removes the model"
+    )]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -131,7 +135,7 @@ pub struct Model {
     pub previous: Option<Serving>,
 }
 
-/// What the audit log says of a change, but for who made it.
+/// What the audit log and events say of a change, but for who made it.
 pub(crate) struct Said {
     pub(crate) action: &'static str,
     pub(crate) target: String,
@@ -139,8 +143,14 @@ pub(crate) struct Said {
     pub(crate) after: Value,
 }
 
-/// Makes durable, at once, what a model is from now on (none when it is forgotten) and what is said of that.
-pub(crate) type Commit<'a> = &'a dyn Fn(&ModelName, Option<Document>, Said) -> Result<(), crate::Error>;
+/// The rest of the coordinator, as a change of a base model needs it.
+pub(crate) trait Rest {
+    /// Makes durable, at once, what a model is from now on (none when it is forgotten) and what is said of that.
+    fn commit(&self, name: &ModelName, document: Option<Document>, said: &Said) -> Result<(), crate::Error>;
+
+    /// Tells whoever watches. Called when the change is visible, and before the next one can be made.
+    fn tell(&self, name: &ModelName, said: Said);
+}
 
 /// What an agent has learnt.
 struct Contribution {
@@ -174,6 +184,11 @@ impl Models {
         known: &[(ModelName, Document)],
     ) -> Result<Vec<(ModelName, Document)>, Error> {
         data_dir.map_or_else(|| Ok(Vec::new()), |data_dir| files::Files::open(data_dir)?.old(known))
+    }
+
+    /// Which of the models that the store holds have no directory any more: whoever moved it away wants the rest to go on.
+    pub(crate) fn missing(data_dir: Option<&Path>, known: &[(ModelName, Document)]) -> Result<Vec<ModelName>, Error> {
+        data_dir.map_or_else(|| Ok(Vec::new()), |data_dir| files::Files::open(data_dir)?.missing(known))
     }
 
     /// What the store knows, with the networks from the data directory; without one, models live in memory.
@@ -219,61 +234,6 @@ impl Models {
         self.contributions.lock().get(name).map_or(0, HashMap::len)
     }
 
-    /// Takes a new version in. The first one of a model is served at once, a later one when an operator says so.
-    pub(crate) fn add(&self, name: &ModelName, version: Version, commit: Commit<'_>) -> Result<u64, crate::Error> {
-        let _change = self.change.lock();
-        let model = self.models.read().get(name).cloned();
-        if model.is_none() && self.models.read().len() >= MOST_MODELS {
-            return Err(Invalid::new("model", name, format!("one of at most {MOST_MODELS} models")).into());
-        }
-        let Some(model) = model else {
-            let said = added(name, 1, &version);
-            let (versions, serving) = (BTreeMap::from([(1, Arc::new(version))]), Serving::of(1));
-            self.keep(name, None, Model { versions, serving, previous: None }, said, commit)?;
-            return Ok(1);
-        };
-        let served = model.version(model.serving.version)?;
-        version.network.config().same_shape(served.network.config())?;
-        self.extend(name, &model, version, false, commit)
-    }
-
-    /// Says what agents get.
-    pub(crate) fn serve(&self, name: &ModelName, serving: Serving, commit: Commit<'_>) -> Result<(), crate::Error> {
-        let _change = self.change.lock();
-        let model = self.get(name)?;
-        serving.check(&model.versions)?;
-        // The same again is an order too, and changes nothing that could be gone back to.
-        let previous = if serving == model.serving { model.previous } else { Some(model.serving) };
-        let said = served(name, "model.serve", &model.serving, &serving);
-        self.keep(name, Some(&model), Model { serving, previous, ..(*model).clone() }, said, commit)
-    }
-
-    /// Goes back to what agents got before the last change, and pins it, so that no average undoes that.
-    pub(crate) fn roll_back(&self, name: &ModelName, commit: Commit<'_>) -> Result<Serving, crate::Error> {
-        let _change = self.change.lock();
-        let model = self.get(name)?;
-        let previous = model.previous.ok_or_else(|| Error::NoPrevious(name.clone()))?;
-        let serving = Serving { pinned: true, ..previous };
-        let previous = Some(model.serving);
-        let said = served(name, "model.rollback", &model.serving, &serving);
-        self.keep(name, Some(&model), Model { serving, previous, ..(*model).clone() }, said, commit)?;
-        Ok(serving)
-    }
-
-    /// Forgets a model with all of its versions.
-    pub(crate) fn remove(&self, name: &ModelName, commit: Commit<'_>) -> Result<(), crate::Error> {
-        let _change = self.change.lock();
-        let before = json!(self.get(name)?.serving);
-        let said = Said { action: "model.remove", target: format!("models/{name}"), before, after: Value::Null };
-        commit(name, None, said)?;
-        self.show(name, None);
-        self.contributions.lock().remove(name);
-        if let Some(files) = &self.files {
-            tidied(name, files.remove(name));
-        }
-        Ok(())
-    }
-
     /// Takes in what an agent has learnt; it replaces what the same agent said before.
     pub(crate) fn contribute(
         &self,
@@ -308,7 +268,7 @@ impl Models {
         &self,
         name: &ModelName,
         made_unix_ms: u64,
-        commit: Commit<'_>,
+        rest: &dyn Rest,
     ) -> Result<Option<u64>, crate::Error> {
         let _change = self.change.lock();
         let model = self.get(name)?;
@@ -335,13 +295,16 @@ impl Models {
         };
         let version = Version::of(network, Provenance { made_unix_ms, source })?;
         let promote = !model.serving.pinned && model.serving.canary.is_none();
-        self.extend(name, &model, version, promote, commit).map(Some)
+        let (next, said) = self.extended(name, &model, version, "model.average", promote);
+        let number = next.as_ref().and_then(|next| next.versions.keys().last().copied());
+        self.make(name, Some(&model), next, said, rest)?;
+        Ok(number)
     }
 
     /// Averages every model; what fails is logged, and tried again with the next contributions.
-    pub(crate) fn average_all(&self, made_unix_ms: u64, commit: Commit<'_>) {
+    pub(crate) fn average_all(&self, made_unix_ms: u64, rest: &dyn Rest) {
         for (name, _) in self.all() {
-            match self.average(&name, made_unix_ms, commit) {
+            match self.average(&name, made_unix_ms, rest) {
                 Ok(Some(version)) => tracing::info!(model = %name, version, "averaged what agents have learnt"),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(model = %name, %error, "cannot average what agents have learnt"),
@@ -349,44 +312,28 @@ impl Models {
         }
     }
 
-    fn extend(
-        &self,
-        name: &ModelName,
-        model: &Model,
-        version: Version,
-        promote: bool,
-        commit: Commit<'_>,
-    ) -> Result<u64, crate::Error> {
-        let mut next = model.clone();
-        let number = model.versions.last_key_value().map_or(1, |(last, _)| last + 1);
-        let said = added(name, number, &version);
-        next.versions.insert(number, Arc::new(version));
-        if promote {
-            next.previous = Some(next.serving);
-            next.serving.version = number;
-        }
-        next.forget(self.options.kept, number);
-        self.keep(name, Some(model), next, said, commit)?;
-        Ok(number)
-    }
-
-    /// Makes a model's new state durable, and then visible.
-    fn keep(
+    /// Makes a model's new state, or that there is none any more, durable and then visible.
+    fn make(
         &self,
         name: &ModelName,
         before: Option<&Model>,
-        model: Model,
+        next: Option<Model>,
         said: Said,
-        commit: Commit<'_>,
+        rest: &dyn Rest,
     ) -> Result<(), crate::Error> {
-        if let Some(files) = &self.files {
-            files.write(name, before, &model)?;
+        if let (Some(files), Some(next)) = (&self.files, &next) {
+            files.write(name, before, next)?;
         }
-        commit(name, Some(Document::from(&model)), said)?;
+        rest.commit(name, next.as_ref().map(Document::from), &said)?;
+        let removed = next.is_none();
         if let Some(files) = &self.files {
-            tidied(name, files.sweep(name, &model));
+            tidied(name, next.as_ref().map_or_else(|| files.remove(name), |next| files.sweep(name, next)));
         }
-        self.show(name, Some(model));
+        self.show(name, next);
+        if removed {
+            self.contributions.lock().remove(name);
+        }
+        rest.tell(name, said);
         Ok(())
     }
 }
@@ -412,15 +359,6 @@ fn tidied(name: &ModelName, outcome: Result<(), Error>) {
     if let Err(error) = outcome {
         tracing::warn!(model = %name, %error, "files that are needed no more could not be removed");
     }
-}
-
-fn added(name: &ModelName, number: u64, version: &Version) -> Said {
-    let after = json!({ "version": number, "digest": version.digest() });
-    Said { action: "model.add", target: format!("models/{name}"), before: Value::Null, after }
-}
-
-fn served(name: &ModelName, action: &'static str, before: &Serving, after: &Serving) -> Said {
-    Said { action, target: format!("models/{name}/serving"), before: json!(before), after: json!(after) }
 }
 
 impl Model {

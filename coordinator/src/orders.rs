@@ -7,7 +7,7 @@
 mod live;
 mod resource;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Display, sync::Arc};
 
 use meanfield_common::{
     budget::Budget,
@@ -156,7 +156,7 @@ impl Terms {
     }
 
     /// Refuses an order that was made for another state.
-    pub(crate) fn check(&self, resource: &Resource, current: Option<Digest>) -> Result<(), Error> {
+    pub(crate) fn check(&self, resource: &impl Display, current: Option<Digest>) -> Result<(), Error> {
         let wanted = self.if_match.as_ref().is_none_or(|wanted| wanted.admits(current));
         let unwanted = self.if_none_match.as_ref().is_some_and(|unwanted| unwanted.admits(current));
         if wanted && !unwanted {

@@ -11,10 +11,11 @@ use std::{sync::Arc, thread, time::Instant};
 use meanfield_common::identity::{AgentId, Epoch, PoolName};
 use parking_lot::Mutex;
 use prometheus_client::metrics::histogram::Histogram;
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    access::Registry,
+    access::{Grant, Registry, TokenId},
     audit::Log,
     clock::Clock,
     error::Error,
@@ -203,8 +204,17 @@ impl Work {
                 return Outcome::Ordered(ordered);
             }
             Effect::Tried(ordered) => return Outcome::Ordered(ordered),
-            Effect::Issued(id, record) => self.live.registry.insert(id, record),
-            Effect::Revoked(id) => self.live.registry.remove(id),
+            Effect::Issued(id, record) => {
+                let about = about_token("token.create", id, &record.grant);
+                self.live.registry.insert(id, record);
+                self.happened(Kind::Token, about);
+            }
+            Effect::Revoked(id, ordered) => {
+                let about = self.live.registry.grant(id).map(|grant| about_token("token.revoke", id, &grant));
+                self.live.registry.remove(id);
+                self.happened(Kind::Token, about.unwrap_or_default());
+                return Outcome::Ordered(ordered);
+            }
             Effect::Nothing => {}
         }
         Outcome::Done
@@ -274,4 +284,11 @@ impl Work {
     fn happened(&self, kind: Kind, about: About) {
         self.live.membership.events().publish(kind, about);
     }
+}
+
+/// Who or what a token is for, and nothing of its secret. One of an agent is about the agent's pool.
+fn about_token(action: &'static str, id: TokenId, grant: &Grant) -> About {
+    let pool = grant.scope.as_ref().map(|scope| scope.pool.clone());
+    let detail = json!({ "action": action, "token": id, "name": grant.name, "role": grant.role });
+    About { pool, detail: Some(detail), ..About::default() }
 }

@@ -349,7 +349,7 @@ impl Link for Coordinator {
             state.member(agent, append.epoch)?;
             let first = &append.steps.as_slice()[0];
             if !state.stored.contains_key(&(append.epoch, first.episode, first.step)) {
-                state.dropped += append.dropped;
+                state.dropped += append.dropped.get();
             }
             for step in append.steps.as_slice() {
                 let before = state.stored.insert((append.epoch, step.episode, step.step), step.clone());

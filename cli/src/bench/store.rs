@@ -15,7 +15,7 @@ use meanfield_common::{
     identity::{Category, PoolName},
     mean_field::Aspects,
     state::{LocalState, Unit},
-    trajectory::{Append, MOST_STEPS, Recorded, Verdicts},
+    trajectory::{Append, Dropped, MOST_STEPS, Recorded, Verdicts},
     wire::{Register, Registered},
 };
 use meanfield_coordinator::{
@@ -104,7 +104,7 @@ async fn fill(coordinator: &Coordinator, agents: &[Registered]) -> anyhow::Resul
         let batch = |agent: &Registered| -> anyhow::Result<Vec<Append>> {
             let episode = u64::from(RUNS * EACH) + round as u64;
             let steps: Vec<_> = steps.iter().map(|one| Recorded { episode, ..one.clone() }).collect();
-            Ok(vec![Append { epoch: agent.epoch, steps: steps.try_into()?, dropped: 0 }])
+            Ok(vec![Append { epoch: agent.epoch, steps: steps.try_into()?, dropped: Dropped::default() }])
         };
         let batches = agents.iter().map(batch).collect::<Result<_, _>>()?;
         append(coordinator, agents, batches).await?;
@@ -127,7 +127,7 @@ async fn register(coordinator: &Coordinator) -> anyhow::Result<Vec<Registered>> 
 fn batches((at, agent): (usize, &Registered), episodes: Range<u32>) -> anyhow::Result<Vec<Append>> {
     let batch = |episode: u32| -> anyhow::Result<Append> {
         let steps: Vec<_> = (0..STEPS).map(|number| step(at as u32, episode, number)).collect::<Result<_, _>>()?;
-        Ok(Append { epoch: agent.epoch, steps: steps.try_into()?, dropped: 0 })
+        Ok(Append { epoch: agent.epoch, steps: steps.try_into()?, dropped: Dropped::default() })
     };
     episodes.map(batch).collect()
 }

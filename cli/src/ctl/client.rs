@@ -139,13 +139,6 @@ impl Client {
         Ok(self.send(request.body(file)).await?.json().await?)
     }
 
-    /// Has something done that knows no terms; the answer, if there is one.
-    pub async fn ask(&self, route: Route, of: &str, body: Body) -> anyhow::Result<Value> {
-        let request = body.put_on(self.request(route, of, &[])?.timeout(PATIENCE));
-        let text = self.send(request).await?.text().await?;
-        if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
-    }
-
     /// Opens a stream of events.
     pub async fn watch(&self, query: &[(&str, String)], after: Option<u64>) -> anyhow::Result<Response> {
         let mut request = self.request(Route::WatchEvents, "", query)?;
@@ -157,15 +150,27 @@ impl Client {
 
     /// Changes something under terms, and says what came of it.
     pub async fn change(&self, route: Route, of: &str, body: Body, terms: &Terms) -> anyhow::Result<()> {
-        self.order(route, of, body, terms, false).await
+        let answer = self.order(route, of, body, terms, false).await?;
+        output::changed(self.format, answer);
+        Ok(())
     }
 
     /// The same, but only if it is not there yet.
     pub async fn create(&self, route: Route, of: &str, body: Body, terms: &Terms) -> anyhow::Result<()> {
-        self.order(route, of, body, terms, true).await
+        let answer = self.order(route, of, body, terms, true).await?;
+        output::changed(self.format, answer);
+        Ok(())
     }
 
-    async fn order(&self, route: Route, of: &str, body: Body, terms: &Terms, new: bool) -> anyhow::Result<()> {
+    /// Changes something under terms, perhaps only if it is not there yet: the answer, if there is one, and the new entity tag.
+    pub async fn order(
+        &self,
+        route: Route,
+        of: &str,
+        body: Body,
+        terms: &Terms,
+        new: bool,
+    ) -> anyhow::Result<(Value, Option<String>)> {
         let query = if terms.dry_run { vec![("dry_run", "true".to_owned())] } else { Vec::new() };
         let mut request = self.request(route, of, &query)?.timeout(PATIENCE);
         if let Some(tag) = &terms.if_match {
@@ -180,12 +185,8 @@ impl Client {
         let response = self.send(body.put_on(request)).await?;
         let tag = tag(&response);
         let text = response.text().await?;
-        if text.is_empty() {
-            output::done(self.format, tag.as_deref());
-        } else {
-            output::tried(self.format, &serde_json::from_str(&text)?);
-        }
-        Ok(())
+        let answer = if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? };
+        Ok((answer, tag))
     }
 }
 

@@ -5,19 +5,20 @@ pub mod args;
 use std::fs;
 
 use anyhow::Context;
-use meanfield_common::{identity::ModelName, invalid::within};
+use meanfield_common::invalid::within;
 use meanfield_coordinator::models::{Canary, Serving};
 use serde_json::{Value, to_value};
 
 use super::{
+    agents::all,
+    args::Format,
     audit::time,
+    change,
     client::{Body, Client},
     output::{self, Column},
     route::Route,
 };
 use args::{ModelsCommand, OfModel, Serve};
-
-use super::args::Format;
 
 const MODELS: [Column; 7] = [
     ("NAME", "/name"),
@@ -43,7 +44,8 @@ pub async fn run(command: &ModelsCommand) -> anyhow::Result<()> {
     match command {
         ModelsCommand::List(args) => {
             let client = Client::new(&args.access)?;
-            let mut answer = client.get(Route::ListModels, "", &[]).await?;
+            let query: Vec<_> = args.prefix.clone().map(|prefix| ("prefix", prefix)).into_iter().collect();
+            let mut answer = all(&client, Route::ListModels, "", "models", &query, args.limit).await?;
             if client.format == Format::Table {
                 for model in answer["models"].as_array_mut().into_iter().flatten() {
                     model["kept"] = model["versions"].as_array().map_or(0, Vec::len).into();
@@ -55,7 +57,7 @@ pub async fn run(command: &ModelsCommand) -> anyhow::Result<()> {
         ModelsCommand::Show(args) => show(args).await,
         ModelsCommand::Add(args) => {
             let bytes = fs::read(&args.file).with_context(|| args.file.display().to_string())?;
-            ask(&args.of, Route::AddModel, Body::File(bytes)).await
+            change(Route::AddModel, args.of.model.as_str(), Body::File(bytes), &args.of.terms).await
         }
         ModelsCommand::Download(args) => {
             let mut query = Vec::new();
@@ -65,16 +67,11 @@ pub async fn run(command: &ModelsCommand) -> anyhow::Result<()> {
             client.download_to(Route::DownloadModel, args.of.model.as_str(), &query, &args.file).await
         }
         ModelsCommand::Serve(args) => serve(args).await,
-        ModelsCommand::Rollback(args) => ask(args, Route::RollBackModel, Body::None).await,
-        ModelsCommand::Remove(args) => ask(args, Route::RemoveModel, Body::None).await,
+        ModelsCommand::Rollback(args) => {
+            change(Route::RollBackModel, args.model.as_str(), Body::None, &args.terms).await
+        }
+        ModelsCommand::Remove(args) => change(Route::RemoveModel, args.model.as_str(), Body::None, &args.terms).await,
     }
-}
-
-async fn ask(of: &OfModel, route: Route, body: Body) -> anyhow::Result<()> {
-    let client = Client::new(&of.access)?;
-    let answer = client.ask(route, of.model.as_str(), body).await?;
-    output::answered(client.format, &answer);
-    Ok(())
 }
 
 async fn show(args: &OfModel) -> anyhow::Result<()> {
@@ -109,9 +106,5 @@ async fn serve(args: &Serve) -> anyhow::Result<()> {
         _ => None,
     };
     let serving = Serving { version: args.number, pinned: args.pin, canary };
-    let model: &ModelName = &args.of.model;
-    let client = Client::new(&args.of.access)?;
-    let answer = client.ask(Route::ServeModel, model.as_str(), Body::Json(to_value(serving)?)).await?;
-    output::answered(client.format, &answer);
-    Ok(())
+    change(Route::ServeModel, args.of.model.as_str(), Body::Json(to_value(serving)?), &args.of.terms).await
 }

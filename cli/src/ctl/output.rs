@@ -29,25 +29,26 @@ pub fn detail(format: Format, answer: &Value) {
     print(vec!["FIELD".to_owned(), "VALUE".to_owned()], rows);
 }
 
-/// A change that was made.
-pub fn done(format: Format, tag: Option<&str>) {
-    match (format, tag) {
-        (Format::Table, Some(tag)) => say!("done, entity tag {tag}"),
-        (Format::Table, None) => say!("done"),
-        (format, tag) => whole(format, &json!({ "done": true, "etag": tag })),
+/// What the coordinator answered to a change, with the new entity tag: nothing, what would happen, or what was made.
+pub fn changed(format: Format, (mut answer, tag): (Value, Option<String>)) {
+    if answer.is_null() {
+        return match (format, &tag) {
+            (Format::Table, Some(tag)) => say!("done, entity tag {tag}"),
+            (Format::Table, None) => say!("done"),
+            (format, tag) => whole(format, &json!({ "done": true, "etag": tag })),
+        };
     }
-}
-
-/// What the coordinator answered to something that was done.
-pub fn answered(format: Format, answer: &Value) {
-    match answer {
-        Value::Null => done(format, None),
-        answer => detail(format, answer),
+    if answer["dry_run"] == Value::Bool(true) {
+        return tried(format, &answer);
     }
+    if let (Some(tag), Some(fields)) = (tag, answer.as_object_mut()) {
+        fields.insert("etag".to_owned(), tag.into());
+    }
+    detail(format, &answer);
 }
 
 /// A change that was only tried.
-pub fn tried(format: Format, ordered: &Value) {
+fn tried(format: Format, ordered: &Value) {
     if format != Format::Table {
         return whole(format, ordered);
     }

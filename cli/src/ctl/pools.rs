@@ -1,5 +1,7 @@
 //! `meanfield ctl pools`, `capacity`, `budget` and `forecast`.
 
+pub mod args;
+
 use std::fs;
 
 use anyhow::Context;
@@ -14,16 +16,14 @@ use serde_json::{Value, to_value};
 
 use super::{
     agents::all,
-    args::{
-        BudgetCommand, CapacityCommand, ForecastCommand, Format, ListCuts, OfPool, PoolsCommand, ScarcityCommand,
-        SetPool, Terms,
-    },
+    args::{Format, Terms},
     change,
     client::{Body, Client},
     output::{self, Column},
     route::Route,
 };
 use crate::file;
+use args::{BudgetCommand, CapacityCommand, ForecastCommand, ListCuts, OfPool, PoolsCommand, ScarcityCommand, SetPool};
 
 const COLUMNS: [Column; 11] = [
     ("NAME", "/name"),

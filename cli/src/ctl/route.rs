@@ -76,6 +76,7 @@ routes! {
     RollBackModel = POST "/v1/models/{model}/rollback";
     CreateToken = POST "/v1/tokens";
     ListTokens = GET "/v1/tokens";
+    ShowToken = GET "/v1/tokens/{id}";
     RevokeToken = DELETE "/v1/tokens/{id}";
     LatestRewards = GET "/v1/agents/{id}/rewards";
     ListTrajectories = GET "/v1/trajectories";

@@ -93,7 +93,7 @@ pub async fn run(command: &TrajectoriesCommand) -> anyhow::Result<()> {
             let media_type = export::Format::from(file_format(args.format, &args.file)?).media_type();
             let client = Client::new(&args.access)?;
             let answer = client.upload_from(Route::ImportSteps, "", &args.file, media_type).await?;
-            output::answered(client.format, &answer);
+            output::detail(client.format, &answer);
             Ok(())
         }
     }

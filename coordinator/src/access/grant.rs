@@ -107,6 +107,26 @@ pub struct TokenView {
     pub expired: bool,
 }
 
+/// Which tokens to list.
+#[derive(Debug, Clone, Default)]
+pub struct TokenFilter {
+    /// Only of this role.
+    pub role: Option<Role>,
+    /// Only those of agents of this pool.
+    pub pool: Option<PoolName>,
+    /// Only those whose names begin so.
+    pub prefix: Option<String>,
+}
+
+impl TokenFilter {
+    pub(crate) fn admits(&self, grant: &Grant) -> bool {
+        let pool = grant.scope.as_ref().map(|scope| &scope.pool);
+        self.role.is_none_or(|role| role == grant.role)
+            && self.pool.as_ref().is_none_or(|wanted| pool == Some(wanted))
+            && self.prefix.as_ref().is_none_or(|prefix| grant.name.as_str().starts_with(prefix))
+    }
+}
+
 impl NewToken {
     /// The grant that is asked for, if it makes sense.
     pub(crate) fn grant(self, now: u64, created_by: &str) -> Result<Grant, Invalid> {
@@ -134,6 +154,12 @@ impl NewToken {
 impl Grant {
     pub(crate) fn expired(&self, now: u64) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
+    }
+
+    /// By what the token of this id is known, which never changes.
+    pub(crate) fn tag(&self, id: TokenId) -> Digest {
+        // Names and numbers always serialise.
+        Digest::of(format!("tokens/{id}\n{}", serde_json::to_string(self).unwrap_or_default()).as_bytes())
     }
 
     pub(crate) fn view(&self, id: TokenId, now: u64) -> TokenView {

@@ -18,11 +18,11 @@ use meanfield_common::{
 use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
 
-use super::{Credential, Grant, Role, TokenId, TokenRecord, TokenView, bucket::Bucket};
+use super::{Credential, Grant, Role, TokenFilter, TokenId, TokenRecord, TokenView, bucket::Bucket};
 use crate::{clock::Clock, options::Rates};
 
 /// The name under which the coordinator's own token acts.
-const OWN: &str = "coordinator";
+pub(crate) const OWN: &str = "coordinator";
 
 /// The bearer of a token that counts. Cheap to clone.
 #[derive(Clone)]
@@ -180,13 +180,15 @@ impl Registry {
         Ok(caller)
     }
 
-    /// The first `limit` tokens after an id, in order of their ids.
-    pub(crate) fn page(&self, after: Option<TokenId>, limit: usize) -> Vec<TokenView> {
+    /// The first `limit` tokens after an id, in order of their ids, of those that a filter admits.
+    pub(crate) fn page(&self, filter: &TokenFilter, after: Option<TokenId>, limit: usize) -> Vec<TokenView> {
         let now = self.clock.wall() / 1000;
         let granted = self.granted.read();
         let mut page = BTreeMap::new();
         for (id, caller) in granted.iter().filter(|(id, _)| after.is_none_or(|after| after < **id)) {
-            if let Bearer::Granted(_, grant) = &caller.0.bearer {
+            if let Bearer::Granted(_, grant) = &caller.0.bearer
+                && filter.admits(grant)
+            {
                 page.insert(*id, grant);
             }
             if page.len() > limit {

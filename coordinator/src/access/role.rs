@@ -1,5 +1,8 @@
 //! The roles.
 
+use std::str::FromStr;
+
+use meanfield_common::invalid::Invalid;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -53,6 +56,15 @@ impl Role {
             Self::Operator => "operator or admin",
             Self::Admin => "admin",
         }
+    }
+}
+
+impl FromStr for Role {
+    type Err = Invalid;
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|role| role.name() == text);
+        found.ok_or_else(|| Invalid::new("role", format!("{text:?}"), format!("one of {}", names())))
     }
 }
 

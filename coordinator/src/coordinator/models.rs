@@ -1,33 +1,81 @@
 //! What the handle does with base models. Whatever changes one may wait for the disk, and is one commit with its entry in the
 //! audit log if somebody is named.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use futures_executor::block_on;
 use meanfield_common::{
     identity::{AgentId, ModelName},
     reward::Reward,
 };
+use serde_json::{Value, json};
 
 use super::Coordinator;
 use crate::{
-    audit::{Actor, Note},
+    audit::{Actor, Log, Note},
     error::Error,
+    events::{About, Kind},
     ledger::Change,
-    models::{self, Document, Model, Provenance, Said, Serving, Source, Version},
+    models::{self, Document, Model, Models, Provenance, Rest, Said, Source, Version},
+    orders::{Ordered, Terms},
+    store::{Store, Write},
 };
 
-impl Coordinator {
-    /// How a change of a base model becomes durable. It waits for the store's thread, as its callers wait for files.
-    fn commit(&self, by: Option<&Actor>) -> impl Fn(&ModelName, Option<Document>, Said) -> Result<(), Error> + use<'_> {
-        let by = by.cloned();
-        move |name, document, Said { action, target, before, after }| {
+/// Brings what the store knows of base models in line with their files, in one commit: documents of an earlier layout are
+/// taken over, and a model whose directory was moved away is forgotten, which the audit log says as of any removal.
+pub(super) fn settle(
+    store: &mut dyn Store,
+    log: &Log,
+    data_dir: Option<&Path>,
+    mut documents: Vec<(ModelName, Document)>,
+    now: u64,
+) -> Result<Vec<(ModelName, Document)>, Error> {
+    let (old, missing) = (Models::old(data_dir, &documents)?, Models::missing(data_dir, &documents)?);
+    if old.is_empty() && missing.is_empty() {
+        return Ok(documents);
+    }
+    let (mut writes, mut notes) = (Vec::new(), Vec::new());
+    for (name, document) in documents.extract_if(.., |(name, _)| missing.contains(name)) {
+        tracing::warn!(model = %name, "the files of a base model are gone: it is removed");
+        let (target, before) = (format!("models/{name}"), json!(document.serving()).to_string());
+        let after = Value::Null.to_string();
+        notes.push(Note { actor: Actor::own(), action: "model.remove", target, before, after });
+        writes.push(Write::Model(name, None));
+    }
+    writes.extend(old.iter().map(|(name, document)| Write::Model(name.clone(), Some(document.clone()))));
+    let draft = log.draft(notes, now);
+    writes.extend(draft.writes());
+    store.commit(&writes)?;
+    log.append(draft);
+    documents.extend(old);
+    Ok(documents)
+}
+
+/// Whose change it is, and where it goes.
+struct ByWhom<'a>(&'a Coordinator, Option<&'a Actor>);
+
+impl Rest for ByWhom<'_> {
+    /// Waits for the store's thread, as its callers wait for files.
+    fn commit(&self, name: &ModelName, document: Option<Document>, said: &Said) -> Result<(), Error> {
+        let Self(coordinator, by) = self;
+        let Said { action, target, before, after } = said;
+        let note = by.cloned().map(|actor| {
             let (before, after) = (before.to_string(), after.to_string());
-            let note = by.clone().map(|actor| Note { actor, action, target, before, after });
-            block_on(self.0.writer.submit(Change::Model(name.clone(), document, note))).map(drop)
-        }
+            Note { actor, action, target: target.clone(), before, after }
+        });
+        block_on(coordinator.0.writer.submit(Change::Model(name.clone(), document, note))).map(drop)
     }
 
+    fn tell(&self, name: &ModelName, said: Said) {
+        let Said { action, before, after, .. } = said;
+        if before != after {
+            let detail = Some(json!({ "action": action, "model": name, "after": after }));
+            self.0.0.membership.events().publish(Kind::Model, About { detail, ..About::default() });
+        }
+    }
+}
+
+impl Coordinator {
     /// All base models, by name.
     #[must_use]
     pub fn models(&self) -> Vec<(ModelName, Arc<Model>)> {
@@ -55,46 +103,27 @@ impl Coordinator {
         Ok(self.0.models.get(name)?.choose(version, agent)?)
     }
 
-    /// Takes a new version of a base model in, and returns its number when that is durable. The first one is served at
-    /// once, a later one when [`Self::serve_model`] says so.
+    /// A version of a base model as an operator uploads it now.
     ///
     /// # Errors
-    /// If the bytes are no network, or one of another shape than the served one, or the disk fails.
-    pub fn add_model(&self, by: Option<&Actor>, name: &ModelName, bytes: Vec<u8>) -> Result<u64, Error> {
+    /// If the bytes are no network.
+    pub fn uploaded(&self, bytes: Vec<u8>) -> Result<Box<Version>, Error> {
         let provenance = Provenance { made_unix_ms: self.0.clock.wall(), source: Source::Upload };
-        let number = self.0.models.add(name, Version::new(bytes, provenance)?, &self.commit(by))?;
-        tracing::info!(model = %name, version = number, "took in a version of a base model");
-        Ok(number)
+        Ok(Box::new(Version::new(bytes, provenance)?))
     }
 
-    /// Says which version agents get, and returns when that is durable.
+    /// Carries out an order about a base model under its terms, or only says what would happen; returns when it is durable.
     ///
     /// # Errors
-    /// If there is no such model or version, the share is out of bounds, or the disk fails.
-    pub fn serve_model(&self, by: Option<&Actor>, name: &ModelName, serving: Serving) -> Result<(), Error> {
-        self.0.models.serve(name, serving, &self.commit(by))?;
-        tracing::info!(model = %name, ?serving, "serves a base model");
-        Ok(())
-    }
-
-    /// Goes back to what agents got before the last change, and pins it.
-    ///
-    /// # Errors
-    /// If there is no such model, it was never served otherwise, or the disk fails.
-    pub fn roll_back_model(&self, by: Option<&Actor>, name: &ModelName) -> Result<Serving, Error> {
-        let serving = self.0.models.roll_back(name, &self.commit(by))?;
-        tracing::info!(model = %name, ?serving, "rolled a base model back");
-        Ok(serving)
-    }
-
-    /// Forgets a base model with all of its versions.
-    ///
-    /// # Errors
-    /// If there is no such model, or the disk fails.
-    pub fn remove_model(&self, by: Option<&Actor>, name: &ModelName) -> Result<(), Error> {
-        self.0.models.remove(name, &self.commit(by))?;
-        tracing::info!(model = %name, "forgot a base model");
-        Ok(())
+    /// If there is no such model or version, a new version has another shape than the served one, the model was never served
+    /// otherwise, the order was made for another state than there is, or the disk fails.
+    pub fn order_model(&self, name: &ModelName, order: models::Order, terms: &Terms) -> Result<Ordered, Error> {
+        let ordered = self.0.models.order(name, order, terms, &ByWhom(self, terms.actor.as_ref()))?;
+        if !ordered.dry_run {
+            let actor = terms.actor.as_ref().map_or("the program", |actor| actor.name());
+            tracing::info!(actor, action = ordered.action, target = ordered.target, after = %ordered.after, "ordered");
+        }
+        Ok(ordered)
     }
 
     /// Takes in what a member has learnt, for the next average; it replaces what the same member said before. It is
@@ -112,6 +141,6 @@ impl Coordinator {
     /// Makes new versions of base models from what agents have handed in, where enough did. [`crate::serve`] calls
     /// this by itself.
     pub fn average_models(&self) {
-        self.0.models.average_all(self.0.clock.wall(), &self.commit(None));
+        self.0.models.average_all(self.0.clock.wall(), &ByWhom(self, None));
     }
 }

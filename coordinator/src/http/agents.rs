@@ -15,7 +15,7 @@ use super::{
     openapi::{AgentOrdering, Leaving, Listing, Naming, Registering},
     problem::{Kind, Refusal, respond},
     query,
-    terms::{DryRun, IfMatch, order, shown},
+    terms::{self, DryRun, IfMatch, order},
 };
 use crate::{
     coordinator::Coordinator,
@@ -133,11 +133,8 @@ impl Selection {
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Agent(agent): Agent) -> Response {
-    let found = coordinator.agent(agent).and_then(|view| {
-        let (_, tag) = coordinator.standing(&Resource::Agent(agent))?;
-        Ok((view, tag))
-    });
-    respond(&coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
+    let view = coordinator.agent(agent);
+    terms::show(&coordinator, &Resource::Agent(agent), view)
 }
 
 /// Remove an agent, whatever its epoch, and take back what was ordered about it.

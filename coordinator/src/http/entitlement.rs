@@ -3,17 +3,8 @@
 use axum::{extract::State, response::Response};
 use meanfield_common::scarcity::Entitlement;
 
-use super::{
-    auth::{Operator, Reader},
-    body::{Agent, Json},
-    openapi::{AgentOrdering, AgentSetting, Naming},
-    terms::{DryRun, IfMatch, order, standing},
-};
-use crate::{
-    coordinator::Coordinator,
-    orders::{Order, Resource, Terms},
-    view::Standing,
-};
+use super::{auth::Reader, body::Agent, openapi::Naming, ordered::ordered, terms::standing};
+use crate::{coordinator::Coordinator, orders::Resource, view::Standing};
 
 /// Show what an agent is given of a scarce capacity.
 #[utoipa::path(
@@ -29,45 +20,15 @@ pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Agent(agent
     standing(&coordinator, &Resource::Entitlement(agent))
 }
 
-/// Give an agent a weight, a guaranteed minimum, or both.
-///
-/// The weight counts whatever the agent claims itself; the minimum is never cut, as far as the agent asks for it. All minimums
-/// of a pool must fit into its capacity.
-#[utoipa::path(
-    put,
-    path = "/v1/agents/{id}/entitlement",
-    operation_id = "set_entitlement",
-    tag = "control",
-    params(("id" = uuid::Uuid, Path, description = "The agent's id"), DryRun, IfMatch),
-    request_body = Entitlement,
-    responses(AgentSetting),
-    security(("token" = ["operator"]))
-)]
-pub async fn set(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Agent(agent): Agent,
-    terms: Terms,
-    Json(given): Json<Entitlement>,
-) -> Response {
-    order(&coordinator, &caller, Order::Entitlement(agent, Some(given)), terms).await
-}
+ordered! {
+    agent "/v1/agents/{id}/entitlement" Entitlement;
 
-/// Take back what an agent was given.
-#[utoipa::path(
-    delete,
-    path = "/v1/agents/{id}/entitlement",
-    operation_id = "clear_entitlement",
-    tag = "control",
-    params(("id" = uuid::Uuid, Path, description = "The agent's id"), DryRun, IfMatch),
-    responses(AgentOrdering),
-    security(("token" = ["operator"]))
-)]
-pub async fn clear(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Agent(agent): Agent,
-    terms: Terms,
-) -> Response {
-    order(&coordinator, &caller, Order::Entitlement(agent, None), terms).await
+    /// Give an agent a weight, a guaranteed minimum, or both.
+    ///
+    /// The weight counts whatever the agent claims itself; the minimum is never cut, as far as the agent asks for it. All minimums
+    /// of a pool must fit into its capacity.
+    set = "set_entitlement" Entitlement;
+
+    /// Take back what an agent was given.
+    clear = "clear_entitlement";
 }

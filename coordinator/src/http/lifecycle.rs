@@ -8,17 +8,8 @@ use meanfield_common::wire::Lifecycle;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
-    auth::{Operator, Reader},
-    body::{Agent, Json},
-    openapi::{AgentOrdering, AgentSetting, Naming},
-    terms::{DryRun, IfMatch, order, standing},
-};
-use crate::{
-    coordinator::Coordinator,
-    orders::{Order, Resource, Terms},
-    view::Standing,
-};
+use super::{auth::Reader, body::Agent, openapi::Naming, ordered::ordered, terms::standing};
+use crate::{coordinator::Coordinator, orders::Resource, view::Standing};
 
 /// The state that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,6 +17,12 @@ use crate::{
 pub struct Wanted {
     /// Who is to decide.
     pub state: Lifecycle,
+}
+
+impl From<Wanted> for Lifecycle {
+    fn from(wanted: Wanted) -> Self {
+        wanted.state
+    }
 }
 
 /// Show the state of an agent's lifecycle that is wanted.
@@ -42,42 +39,12 @@ pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Agent(agent
     standing(&coordinator, &Resource::Lifecycle(agent))
 }
 
-/// Name the state of an agent's lifecycle that is wanted.
-#[utoipa::path(
-    put,
-    path = "/v1/agents/{id}/lifecycle",
-    operation_id = "set_lifecycle",
-    tag = "control",
-    params(("id" = uuid::Uuid, Path, description = "The agent's id"), DryRun, IfMatch),
-    request_body = Wanted,
-    responses(AgentSetting),
-    security(("token" = ["operator"]))
-)]
-pub async fn set(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Agent(agent): Agent,
-    terms: Terms,
-    Json(wanted): Json<Wanted>,
-) -> Response {
-    order(&coordinator, &caller, Order::Lifecycle(agent, Some(wanted.state)), terms).await
-}
+ordered! {
+    agent "/v1/agents/{id}/lifecycle" Lifecycle;
 
-/// Leave an agent's lifecycle to itself.
-#[utoipa::path(
-    delete,
-    path = "/v1/agents/{id}/lifecycle",
-    operation_id = "clear_lifecycle",
-    tag = "control",
-    params(("id" = uuid::Uuid, Path, description = "The agent's id"), DryRun, IfMatch),
-    responses(AgentOrdering),
-    security(("token" = ["operator"]))
-)]
-pub async fn clear(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Agent(agent): Agent,
-    terms: Terms,
-) -> Response {
-    order(&coordinator, &caller, Order::Lifecycle(agent, None), terms).await
+    /// Name the state of an agent's lifecycle that is wanted.
+    set = "set_lifecycle" Wanted;
+
+    /// Leave an agent's lifecycle to itself.
+    clear = "clear_lifecycle";
 }

@@ -1,6 +1,8 @@
 //! Base models: `GET /v1/models`, `GET`, `POST` and `DELETE /v1/models/{model}`, `GET /v1/models/{model}/file`,
 //! `PUT /v1/models/{model}/serving`, `POST /v1/models/{model}/rollback`, `PUT /v1/models/{model}/contributions/{id}`.
 //!
+//! A model has one entity tag, of its versions and of what is served of them; every change of it may name that.
+//!
 //! Whatever waits for the disk does so on a thread that may be blocked.
 
 use axum::{
@@ -23,15 +25,16 @@ use super::{
     auth::{Anyone, Member, Operator, Reader},
     body::{File, Json, Model},
     forecast::has,
-    openapi::{Contributing, Forgetting, Modelling, RollingBack, Serving as Ordering, Teaching, Viewing},
+    openapi::{Contributing, ModelRemoving, ModelServing, Modelling, RollingBack, Selecting, Teaching},
     problem::{Kind, Refusal, respond},
-    query::NoQuery,
+    query::ByName,
+    terms::{DryRun, IfMatch, answer, detailed, shown},
 };
 use crate::{
     Error,
-    audit::Actor,
     coordinator::Coordinator,
-    models::{self, MOST_BYTES, Provenance, Serving},
+    models::{self, MOST_BYTES, Order, Provenance, Serving},
+    orders::{Ordered, Terms},
 };
 
 /// The header of a file that says which version it is.
@@ -68,11 +71,14 @@ pub struct VersionView {
     pub provenance: Provenance,
 }
 
-/// All base models.
+/// One page of base models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Models {
     /// In order of their names.
     pub models: Vec<ModelView>,
+    /// What to give as `after` for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ModelName>,
 }
 
 /// The number of a version that was taken in.
@@ -99,60 +105,81 @@ fn view(name: ModelName, model: &models::Model, contributions: usize) -> ModelVi
     path = "/v1/models",
     operation_id = "list_models",
     tag = "models",
-    responses((status = 200, description = "All base models", body = Models), Viewing),
+    params(
+        ("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "The `next` of the page before"),
+        ("prefix" = Option<String>, Query, description = "Only models whose names begin so"),
+    ),
+    responses((status = 200, description = "A page", body = Models), Selecting),
     security(("token" = ["reader"]))
 )]
-pub async fn list(State(coordinator): State<Coordinator>, _: Reader) -> Response {
+pub async fn list(State(coordinator): State<Coordinator>, _: Reader, page: ByName) -> Response {
+    let mut found = coordinator.models();
+    let more = page.of(&mut found, |(name, _)| name.as_str());
+    let next = found.last().filter(|_| more).map(|(name, _)| name.clone());
     let one = |(name, model): (ModelName, std::sync::Arc<models::Model>)| {
         let waiting = coordinator.model(&name).map_or(0, |(_, waiting)| waiting);
         view(name, &model, waiting)
     };
-    let models = Models { models: coordinator.models().into_iter().map(one).collect() };
-    respond(&coordinator, encode(StatusCode::OK, &models))
+    let page = Models { models: found.into_iter().map(one).collect(), next };
+    respond(&coordinator, encode(StatusCode::OK, &page))
 }
 
 /// Show a base model with its versions.
+///
+/// Its entity tag is that of all but `contributions`.
 #[utoipa::path(
     get,
     path = "/v1/models/{model}",
     operation_id = "show_model",
     tag = "models",
     params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
-    responses((status = 200, description = "The base model", body = ModelView), Modelling),
+    responses((status = 200, description = "The base model", body = ModelView, headers(("ETag" = String))), Modelling),
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Model(name): Model) -> Response {
     let model = coordinator.model(&name).map_err(Refusal::from);
-    respond(&coordinator, model.and_then(|(model, waiting)| encode(StatusCode::OK, &view(name, &model, waiting))))
+    let answer = model.and_then(|(model, waiting)| {
+        let tag = model.tag(&name);
+        shown(&view(name, &model, waiting), Some(tag))
+    });
+    respond(&coordinator, answer)
 }
 
 /// Take in a version of a base model, or the first one of a new model.
 ///
-/// The first one is served at once, a later one when it is promoted.
+/// The first one is served at once, a later one when it is promoted. With `If-None-Match: *` only a new model is made.
 #[utoipa::path(
     post,
     path = "/v1/models/{model}",
     operation_id = "add_model",
     tag = "models",
-    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`"), DryRun, IfMatch),
     request_body(
         description = "A checkpoint that `meanfield train` wrote, in the safetensors format; at most 4 MiB",
         content_type = "application/octet-stream",
     ),
-    responses((status = 201, description = "Taken in, durably", body = Added), Teaching),
+    responses(
+        (status = 201, description = "Taken in, durably", body = Added, headers(("ETag" = String))),
+        (status = 200, description = "A dry run: what would happen", body = Ordered),
+        Teaching
+    ),
     security(("token" = ["operator"]))
 )]
 pub async fn add(
     State(coordinator): State<Coordinator>,
     Operator(caller): Operator,
-    _: NoQuery,
     Model(name): Model,
+    terms: Terms,
     File(bytes): File<MOST_BYTES>,
 ) -> Response {
-    let by = Actor::from(&caller);
-    let added = blocking(&coordinator, move |coordinator| coordinator.add_model(Some(&by), &name, bytes.into())).await;
-    let added = added.map_err(Refusal::from).and_then(|version| encode(StatusCode::CREATED, &Added { version }));
-    respond(&coordinator, added)
+    let terms = terms.of(&caller);
+    let added = blocking(&coordinator, move |coordinator| {
+        let version = coordinator.uploaded(bytes.into())?;
+        coordinator.order_model(&name, Order::Add(version), &terms)
+    });
+    let number = |ordered: &Ordered| Added { version: ordered.after["version"].as_u64().unwrap_or_default() };
+    respond(&coordinator, detailed(added.await, StatusCode::CREATED, number))
 }
 
 /// Download the version of a base model that an agent gets, or any other.
@@ -216,21 +243,20 @@ pub async fn file(
     path = "/v1/models/{model}/serving",
     operation_id = "serve_model",
     tag = "models",
-    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`"), DryRun, IfMatch),
     request_body = Serving,
-    responses((status = 204, description = "Served, durably"), Ordering),
+    responses(ModelServing),
     security(("token" = ["operator"]))
 )]
 pub async fn serve(
     State(coordinator): State<Coordinator>,
     Operator(caller): Operator,
-    _: NoQuery,
     Model(name): Model,
+    terms: Terms,
     Json(serving): Json<Serving>,
 ) -> Response {
-    let by = Actor::from(&caller);
-    let changed = blocking(&coordinator, move |coordinator| coordinator.serve_model(Some(&by), &name, serving)).await;
-    respond(&coordinator, done(changed))
+    let served = order(&coordinator, name, Order::Serve(serving), terms.of(&caller)).await;
+    respond(&coordinator, answer(served))
 }
 
 /// Go back to what agents got before the last change, and pin it.
@@ -239,19 +265,26 @@ pub async fn serve(
     path = "/v1/models/{model}/rollback",
     operation_id = "roll_back_model",
     tag = "models",
-    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
-    responses((status = 200, description = "What agents get now, durably", body = Serving), RollingBack),
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`"), DryRun, IfMatch),
+    responses(
+        (
+            status = 200,
+            description = "What agents got and what they get now, durably; or, of a dry run, what would happen",
+            body = Ordered,
+            headers(("ETag" = String, description = "The tag of the new state, in quotes; none of a dry run"))
+        ),
+        RollingBack
+    ),
     security(("token" = ["operator"]))
 )]
 pub async fn roll_back(
     State(coordinator): State<Coordinator>,
     Operator(caller): Operator,
-    _: NoQuery,
     Model(name): Model,
+    terms: Terms,
 ) -> Response {
-    let by = Actor::from(&caller);
-    let back = blocking(&coordinator, move |coordinator| coordinator.roll_back_model(Some(&by), &name)).await;
-    respond(&coordinator, back.map_err(Refusal::from).and_then(|serving| encode(StatusCode::OK, &serving)))
+    let back = order(&coordinator, name, Order::RollBack, terms.of(&caller)).await;
+    respond(&coordinator, detailed(back, StatusCode::OK, Ordered::clone))
 }
 
 /// Forget a base model with all of its versions.
@@ -260,19 +293,18 @@ pub async fn roll_back(
     path = "/v1/models/{model}",
     operation_id = "remove_model",
     tag = "models",
-    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`")),
-    responses((status = 204, description = "Forgotten, durably"), Forgetting),
+    params(("model" = String, Path, description = "The model's name, with `/` written as `%2F`"), DryRun, IfMatch),
+    responses(ModelRemoving),
     security(("token" = ["operator"]))
 )]
 pub async fn remove(
     State(coordinator): State<Coordinator>,
     Operator(caller): Operator,
-    _: NoQuery,
     Model(name): Model,
+    terms: Terms,
 ) -> Response {
-    let by = Actor::from(&caller);
-    let removed = blocking(&coordinator, move |coordinator| coordinator.remove_model(Some(&by), &name)).await;
-    respond(&coordinator, done(removed))
+    let removed = order(&coordinator, name, Order::Remove, terms.of(&caller)).await;
+    respond(&coordinator, answer(removed))
 }
 
 /// Hand in what an agent has learnt, for the next average.
@@ -306,6 +338,10 @@ pub async fn contribute(
     }
     let taken = blocking(&coordinator, move |coordinator| coordinator.contribute(&model, agent, &bytes, reward)).await;
     respond(&coordinator, done(taken))
+}
+
+async fn order(coordinator: &Coordinator, name: ModelName, order: Order, terms: Terms) -> Result<Ordered, Error> {
+    blocking(coordinator, move |coordinator| coordinator.order_model(&name, order, &terms)).await
 }
 
 async fn blocking<T: Send + 'static>(

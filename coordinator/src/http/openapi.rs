@@ -99,16 +99,11 @@ refusals! {
     /// Why a forecast network is not given out.
     Downloading: InvalidValue UnknownPool NoForecast;
     /// Why a version of a base model is refused.
-    Teaching: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField Unavailable;
-    /// Why a word on what is served of a base model is refused.
-    Serving: UnreadableBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
-        UnknownModel Unavailable;
+    Teaching: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField PreconditionFailed Unavailable;
     /// Why it is refused to go back to what was served before.
-    RollingBack: InvalidValue UnknownField UnknownModel NoPrevious Unavailable;
+    RollingBack: InvalidValue UnknownField UnknownModel NoPrevious PreconditionFailed Unavailable;
     /// Why a base model is not shown or given out.
     Modelling: InvalidValue UnknownField UnknownModel;
-    /// Why a base model is not forgotten.
-    Forgetting: InvalidValue UnknownField UnknownModel Unavailable;
     /// Why what an agent has learnt is refused.
     Contributing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField MissingField UnknownModel
         UnknownAgent;
@@ -123,11 +118,11 @@ refusals! {
     Pooling: InvalidValue UnknownPool;
     /// Why no token is made.
     Issuing: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
-        TooManyTokens Unavailable;
+        TooManyTokens PreconditionFailed Unavailable;
     /// Why a list of tokens is refused.
     TokenListing: InvalidValue UnknownField;
-    /// Why a token is not revoked.
-    Revoking: InvalidValue UnknownField UnknownToken Unavailable;
+    /// Why a token is not shown.
+    TokenShowing: InvalidValue UnknownToken;
     /// Why a list of anything else is refused.
     Selecting: InvalidValue UnknownField;
     /// Why events are not shown.
@@ -184,4 +179,10 @@ orders! {
     PoolRemoving: UnknownPool PoolInUse ConfiguredPool;
     /// What a new forecast network is answered with.
     Sharing: UnknownPool UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType;
+    /// What a word on what is served of a base model is answered with.
+    ModelServing: UnknownModel UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson MissingField;
+    /// What the end of a base model is answered with.
+    ModelRemoving: UnknownModel;
+    /// What the end of a token is answered with.
+    Revoking: UnknownToken;
 }

@@ -1,11 +1,7 @@
 //! Pools: `GET /v1/pools`, `GET`, `PUT` and `DELETE /v1/pools/{pool}` and `/v1/pools/{pool}/capacity`.
 
-use axum::{
-    extract::{FromRequestParts, State},
-    http::{StatusCode, request::Parts},
-    response::Response,
-};
-use meanfield_common::{identity::PoolName, invalid::Invalid, scarcity::Capacity};
+use axum::{extract::State, http::StatusCode, response::Response};
+use meanfield_common::{identity::PoolName, scarcity::Capacity};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -13,10 +9,11 @@ use super::{
     agents::encode,
     auth::{Operator, Reader},
     body::{Json, Pool},
-    openapi::{PoolMaking, PoolOrdering, PoolRemoving, PoolSetting, Pooling, Selecting},
-    problem::{Refusal, respond},
-    query,
-    terms::{DryRun, IfMatch, answer, order, shown},
+    openapi::{PoolMaking, PoolRemoving, Pooling, Selecting},
+    ordered::ordered,
+    problem::respond,
+    query::ByName,
+    terms::{self, DryRun, IfMatch, answer, order},
 };
 use crate::{
     coordinator::Coordinator,
@@ -53,56 +50,12 @@ pub struct Pools {
     responses((status = 200, description = "A page", body = Pools), Selecting),
     security(("token" = ["reader"]))
 )]
-pub async fn list(State(coordinator): State<Coordinator>, _: Reader, selection: Selection) -> Response {
-    let Selection { limit, after, prefix } = selection;
+pub async fn list(State(coordinator): State<Coordinator>, _: Reader, page: ByName) -> Response {
     let mut pools = coordinator.pools();
-    // The place stays good when the pool that it names was removed.
-    pools.retain(|pool| {
-        let wanted = prefix.as_ref().is_none_or(|prefix| pool.name.as_str().starts_with(prefix));
-        wanted && after.as_ref().is_none_or(|after| *after < pool.name)
-    });
-    let more = pools.len() > limit;
-    pools.truncate(limit);
+    let more = page.of(&mut pools, |pool| pool.name.as_str());
     let next = pools.last().filter(|_| more).map(|pool| pool.name.clone());
     let page = Pools { paused: coordinator.all_paused(), fallback: coordinator.all_fallback(), pools, next };
     respond(&coordinator, encode(StatusCode::OK, &page))
-}
-
-/// Which pools to list.
-#[derive(Debug)]
-pub struct Selection {
-    limit: usize,
-    after: Option<PoolName>,
-    prefix: Option<String>,
-}
-
-impl FromRequestParts<Coordinator> for Selection {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let parsed = query::pairs(parts).and_then(Self::parse);
-        parsed.map_err(|refusal| refusal.respond(coordinator))
-    }
-}
-
-impl Selection {
-    fn parse(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
-        // More pools than a page holds are rare.
-        let mut selection = Self { limit: query::LARGEST_LIMIT, after: None, prefix: None };
-        for (key, value) in pairs {
-            match key.as_str() {
-                "limit" => selection.limit = query::limit(&value)?,
-                "after" => {
-                    let bound = "the `next` of an earlier page";
-                    let place = value.parse().map_err(|_| Invalid::new("after", format!("{value:?}"), bound))?;
-                    selection.after = Some(place);
-                }
-                "prefix" => selection.prefix = Some(value),
-                _ => return Err(query::unknown(&key, "limit, after, prefix")),
-            }
-        }
-        Ok(selection)
-    }
 }
 
 /// Show a pool with its whole mean field.
@@ -118,11 +71,8 @@ impl Selection {
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let found = coordinator.pool(&pool).and_then(|view| {
-        let (_, tag) = coordinator.standing(&Resource::Pool(pool))?;
-        Ok((view, tag))
-    });
-    respond(&coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
+    let view = coordinator.pool(&pool);
+    terms::show(&coordinator, &Resource::Pool(pool), view)
 }
 
 /// Make a pool, or give one new settings.
@@ -189,49 +139,18 @@ pub async fn remove(
     security(("token" = ["reader"]))
 )]
 pub async fn show_capacity(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let found = coordinator.capacity(&pool).and_then(|view| {
-        let (_, tag) = coordinator.standing(&Resource::Capacity(pool))?;
-        Ok((view, tag))
-    });
-    respond(&coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
+    let view = coordinator.capacity(&pool);
+    terms::show(&coordinator, &Resource::Capacity(pool), view)
 }
 
-/// Say what the members of a pool may reserve together.
-///
-/// It counts more than the configuration, and outlasts a restart.
-#[utoipa::path(
-    put,
-    path = "/v1/pools/{pool}/capacity",
-    tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
-    request_body = Capacity,
-    responses(PoolSetting),
-    security(("token" = ["operator"]))
-)]
-pub async fn set_capacity(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Pool(pool): Pool,
-    terms: Terms,
-    Json(capacity): Json<Capacity>,
-) -> Response {
-    order(&coordinator, &caller, Order::Capacity(pool, Some(capacity)), terms).await
-}
+ordered! {
+    pool "/v1/pools/{pool}/capacity" Capacity;
 
-/// Go back to the capacity of the configuration, or to none.
-#[utoipa::path(
-    delete,
-    path = "/v1/pools/{pool}/capacity",
-    tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
-    responses(PoolOrdering),
-    security(("token" = ["operator"]))
-)]
-pub async fn clear_capacity(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Pool(pool): Pool,
-    terms: Terms,
-) -> Response {
-    order(&coordinator, &caller, Order::Capacity(pool, None), terms).await
+    /// Say what the members of a pool may reserve together.
+    ///
+    /// It counts more than the configuration, and outlasts a restart.
+    set_capacity = "set_capacity" Capacity;
+
+    /// Go back to the capacity of the configuration, or to none.
+    clear_capacity = "clear_capacity";
 }

@@ -7,7 +7,7 @@ use axum::{
     http::request::Parts,
     response::Response,
 };
-use meanfield_common::invalid::Invalid;
+use meanfield_common::{identity::PoolName, invalid::Invalid};
 
 use super::problem::{Kind, Refusal};
 use crate::coordinator::Coordinator;
@@ -37,6 +37,55 @@ impl FromRequestParts<Coordinator> for NoQuery {
             None => Ok(Self),
         });
         checked.map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+/// A page of things that are listed in order of their names: `limit`, `after` and `prefix`.
+#[derive(Debug)]
+pub struct ByName {
+    limit: usize,
+    after: Option<PoolName>,
+    prefix: Option<String>,
+}
+
+impl FromRequestParts<Coordinator> for ByName {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        pairs(parts).and_then(Self::parse).map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
+impl ByName {
+    fn parse(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
+        // More of them than a page holds are rare.
+        let mut page = Self { limit: LARGEST_LIMIT, after: None, prefix: None };
+        for (key, value) in pairs {
+            match key.as_str() {
+                "limit" => page.limit = limit(&value)?,
+                "after" => {
+                    // All names are of one form.
+                    let bound = "the `next` of an earlier page";
+                    let place = value.parse().map_err(|_| Invalid::new("after", format!("{value:?}"), bound))?;
+                    page.after = Some(place);
+                }
+                "prefix" => page.prefix = Some(value),
+                _ => return Err(unknown(&key, "limit, after, prefix")),
+            }
+        }
+        Ok(page)
+    }
+
+    /// Leaves the page of all that there are, in order of their names, and says whether there are more. The place stays good
+    /// when what it names was removed.
+    pub(super) fn of<T>(&self, all: &mut Vec<T>, name: impl Fn(&T) -> &str) -> bool {
+        all.retain(|one| {
+            let wanted = self.prefix.as_ref().is_none_or(|prefix| name(one).starts_with(prefix));
+            wanted && self.after.as_ref().is_none_or(|after| after.as_str() < name(one))
+        });
+        let more = all.len() > self.limit;
+        all.truncate(self.limit);
+        more
     }
 }
 

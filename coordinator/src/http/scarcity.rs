@@ -10,16 +10,16 @@ use meanfield_common::{invalid::Invalid, scarcity::Settings};
 
 use super::{
     agents::encode,
-    auth::{Operator, Reader},
-    body::{Json, Pool},
-    openapi::{Listing, PoolOrdering, PoolSetting, Pooling},
+    auth::Reader,
+    body::Pool,
+    openapi::{Listing, Pooling},
+    ordered::ordered,
     problem::{Refusal, respond},
-    query,
-    terms::{DryRun, IfMatch, order, shown},
+    query, terms,
 };
 use crate::{
     coordinator::Coordinator,
-    orders::{Order, Resource, Terms},
+    orders::Resource,
     view::{CutFilter, CutPage, SettingsView},
 };
 
@@ -34,53 +34,20 @@ use crate::{
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let found = coordinator.scarcity_settings(&pool).and_then(|view| {
-        let (_, tag) = coordinator.standing(&Resource::Scarcity(pool))?;
-        Ok((view, tag))
-    });
-    respond(&coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
+    let view = coordinator.scarcity_settings(&pool);
+    terms::show(&coordinator, &Resource::Scarcity(pool), view)
 }
 
-/// Say how a pool goes about scarcity: off, advise or enforce; whether yielding ages; where the capacity comes from.
-///
-/// What is left out has its default. What was computed before is forgotten.
-#[utoipa::path(
-    put,
-    path = "/v1/pools/{pool}/scarcity",
-    operation_id = "set_scarcity",
-    tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
-    request_body = Settings,
-    responses(PoolSetting),
-    security(("token" = ["operator"]))
-)]
-pub async fn set(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Pool(pool): Pool,
-    terms: Terms,
-    Json(settings): Json<Settings>,
-) -> Response {
-    order(&coordinator, &caller, Order::Scarcity(pool, Some(settings)), terms).await
-}
+ordered! {
+    pool "/v1/pools/{pool}/scarcity" Scarcity;
 
-/// Go back to the defaults: enforced, without ageing, for a declared capacity.
-#[utoipa::path(
-    delete,
-    path = "/v1/pools/{pool}/scarcity",
-    operation_id = "clear_scarcity",
-    tag = "pools",
-    params(("pool" = String, Path, description = "The pool's name, with `/` written as `%2F`"), DryRun, IfMatch),
-    responses(PoolOrdering),
-    security(("token" = ["operator"]))
-)]
-pub async fn clear(
-    State(coordinator): State<Coordinator>,
-    Operator(caller): Operator,
-    Pool(pool): Pool,
-    terms: Terms,
-) -> Response {
-    order(&coordinator, &caller, Order::Scarcity(pool, None), terms).await
+    /// Say how a pool goes about scarcity: off, advise or enforce; whether yielding ages; where the capacity comes from.
+    ///
+    /// What is left out has its default. What was computed before is forgotten.
+    set = "set_scarcity" Settings;
+
+    /// Go back to the defaults: enforced, without ageing, for a declared capacity.
+    clear = "clear_scarcity";
 }
 
 /// List who was cut, for whom, how much, why and for how long, the oldest first.

@@ -106,10 +106,29 @@ pub(super) fn answer(ordered: Result<Ordered, Error>) -> Result<Response, Refusa
     Ok(tagged(StatusCode::NO_CONTENT.into_response(), ordered.etag))
 }
 
+/// The same for what has more to say than that it is done.
+pub(super) fn detailed<B: Serialize>(
+    ordered: Result<Ordered, Error>,
+    status: StatusCode,
+    body: impl FnOnce(&Ordered) -> B,
+) -> Result<Response, Refusal> {
+    let ordered = ordered.map_err(Refusal::from)?;
+    if ordered.dry_run {
+        return encode(StatusCode::OK, &ordered);
+    }
+    Ok(tagged(encode(status, &body(&ordered))?, ordered.etag))
+}
+
 /// Answers with a state and its tag.
 pub(super) fn standing(coordinator: &Coordinator, resource: &Resource) -> Response {
     let found = coordinator.standing(resource).map_err(Refusal::from);
     respond(coordinator, found.and_then(|(standing, tag): (Standing, _)| shown(&standing, tag)))
+}
+
+/// Answers with a view of what can be ordered, and the tag of its state.
+pub(super) fn show<V: Serialize>(coordinator: &Coordinator, resource: &Resource, view: Result<V, Error>) -> Response {
+    let found = view.and_then(|view| Ok((view, coordinator.standing(resource)?.1)));
+    respond(coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
 }
 
 /// A body with its state's tag.
@@ -117,7 +136,7 @@ pub(super) fn shown(body: &impl Serialize, tag: Option<Digest>) -> Result<Respon
     Ok(tagged(encode(StatusCode::OK, body)?, tag))
 }
 
-fn tagged(mut response: Response, tag: Option<Digest>) -> Response {
+pub(super) fn tagged(mut response: Response, tag: Option<Digest>) -> Response {
     let value = tag.and_then(|tag| HeaderValue::from_str(&format!("\"{tag}\"")).ok());
     if let Some(value) = value {
         response.headers_mut().insert(header::ETAG, value);

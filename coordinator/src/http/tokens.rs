@@ -1,7 +1,7 @@
-//! Tokens: `POST` and `GET /v1/tokens`, `DELETE /v1/tokens/{id}`. For admins only.
+//! Tokens: `POST` and `GET /v1/tokens`, `GET` and `DELETE /v1/tokens/{id}`. For admins only.
 
 use axum::{
-    extract::{FromRequestParts, Query, State},
+    extract::{FromRequestParts, State},
     http::{StatusCode, header, request::Parts},
     response::Response,
 };
@@ -10,21 +10,19 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    agents::{done, encode},
+    agents::encode,
     auth::Admin,
     body::{Json, Token},
-    openapi::{Issuing, Revoking, TokenListing},
-    problem::{Kind, Refusal, respond},
-    query::NoQuery,
+    openapi::{Issuing, Revoking, TokenListing, TokenShowing},
+    problem::{Refusal, respond},
+    query,
+    terms::{DryRun, IfMatch, answer, shown, tagged},
 };
 use crate::{
-    access::{NewToken, TokenId, TokenView},
-    audit::Actor,
-    coordinator::Coordinator,
+    access::{NewToken, TokenFilter, TokenId, TokenView},
+    coordinator::{Coordinator, Made},
+    orders::{Ordered, Terms},
 };
-
-const DEFAULT_LIMIT: usize = 100;
-const LARGEST_LIMIT: usize = 1000;
 
 /// A token that was just made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -42,21 +40,29 @@ pub struct Issued {
     path = "/v1/tokens",
     operation_id = "create_token",
     tag = "tokens",
+    params(DryRun, IfMatch),
     request_body = NewToken,
-    responses((status = 201, description = "Made, durably", body = Issued), Issuing),
+    responses(
+        (status = 201, description = "Made, durably", body = Issued, headers(("ETag" = String))),
+        (status = 200, description = "A dry run: what would happen", body = Ordered),
+        Issuing
+    ),
     security(("token" = ["admin"]))
 )]
 pub async fn create(
     State(coordinator): State<Coordinator>,
     Admin(caller): Admin,
-    _: NoQuery,
+    terms: Terms,
     Json(new): Json<NewToken>,
 ) -> Response {
-    let issued = coordinator.issue(new, &Actor::from(&caller)).await.map_err(Refusal::from);
-    let answer = issued.and_then(|(text, view)| {
-        let mut answer = encode(StatusCode::CREATED, &Issued { token: text.expose().to_owned(), view })?;
-        answer.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
-        Ok(answer)
+    let answer = coordinator.issue(new, terms.of(&caller)).await.map_err(Refusal::from).and_then(|made| match made {
+        Made::Tried(ordered) => encode(StatusCode::OK, &ordered),
+        Made::Token(text, view, tag) => {
+            let answer = encode(StatusCode::CREATED, &Issued { token: text.expose().to_owned(), view })?;
+            let mut answer = tagged(answer, Some(tag));
+            answer.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+            Ok(answer)
+        }
     });
     respond(&coordinator, answer)
 }
@@ -80,14 +86,17 @@ pub struct Tokens {
     params(
         ("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 1000),
         ("after" = Option<TokenId>, Query, description = "The `next` of the page before"),
+        ("role" = Option<String>, Query, description = "Only tokens of this role: agent, reader, operator or admin"),
+        ("pool" = Option<String>, Query, description = "Only agents' tokens of this pool, also if it is not there any more"),
+        ("prefix" = Option<String>, Query, description = "Only tokens whose names begin so"),
     ),
     responses((status = 200, description = "A page", body = Tokens), TokenListing),
     security(("token" = ["admin"]))
 )]
 pub async fn list(State(coordinator): State<Coordinator>, _: Admin, selection: Selection) -> Response {
-    let Selection { limit, after } = selection;
+    let Selection { limit, after, filter } = selection;
     // One more than asked for tells whether there is another page.
-    let mut tokens = coordinator.tokens(after, limit + 1);
+    let mut tokens = coordinator.tokens(&filter, after, limit + 1);
     let more = tokens.len() > limit;
     tokens.truncate(limit);
     let next = tokens.last().filter(|_| more).map(|last| last.id);
@@ -99,43 +108,51 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Admin, selection: S
 pub struct Selection {
     limit: usize,
     after: Option<TokenId>,
+    filter: TokenFilter,
 }
 
 impl FromRequestParts<Coordinator> for Selection {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-        query
-            .map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))
-            .and_then(|Query(pairs)| Self::parse(&pairs))
-            .map_err(|refusal| refusal.respond(coordinator))
+        query::pairs(parts).and_then(Self::parse).map_err(|refusal| refusal.respond(coordinator))
     }
 }
 
 impl Selection {
-    fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
-        let mut selection = Self { limit: DEFAULT_LIMIT, after: None };
+    fn parse(pairs: Vec<(String, String)>) -> Result<Self, Refusal> {
+        let mut selection = Self { limit: query::DEFAULT_LIMIT, after: None, filter: TokenFilter::default() };
+        let filter = &mut selection.filter;
         for (key, value) in pairs {
             match key.as_str() {
-                "limit" => {
-                    let limit = value.parse().ok().filter(|limit| (1..=LARGEST_LIMIT).contains(limit));
-                    let bound = format!("a whole number within [1, {LARGEST_LIMIT}]");
-                    selection.limit = limit.ok_or_else(|| Invalid::new("limit", format!("{value:?}"), bound))?;
-                }
+                "limit" => selection.limit = query::limit(&value)?,
                 "after" => {
-                    let after = value.parse().map_err(|invalid: Invalid| Invalid { field: key.clone(), ..invalid });
+                    let after = value.parse().map_err(|invalid: Invalid| Invalid { field: key, ..invalid });
                     selection.after = Some(after?);
                 }
-                _ => {
-                    return Err(Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"))
-                        .blame(key.clone())
-                        .bound("one of limit, after"));
-                }
+                "role" => filter.role = Some(value.parse()?),
+                "pool" => filter.pool = Some(value.parse()?),
+                "prefix" => filter.prefix = Some(value),
+                _ => return Err(query::unknown(&key, "limit, after, role, pool, prefix")),
             }
         }
         Ok(selection)
     }
+}
+
+/// Show a token, without its secret.
+#[utoipa::path(
+    get,
+    path = "/v1/tokens/{id}",
+    operation_id = "show_token",
+    tag = "tokens",
+    params(("id" = TokenId, Path, description = "The token's id")),
+    responses((status = 200, description = "The token", body = TokenView, headers(("ETag" = String))), TokenShowing),
+    security(("token" = ["admin"]))
+)]
+pub async fn show(State(coordinator): State<Coordinator>, _: Admin, Token(token): Token) -> Response {
+    let found = coordinator.token_view(token).map_err(Refusal::from);
+    respond(&coordinator, found.and_then(|(view, tag)| shown(&view, Some(tag))))
 }
 
 /// Revoke a token: no request with it is taken any more.
@@ -144,16 +161,16 @@ impl Selection {
     path = "/v1/tokens/{id}",
     operation_id = "revoke_token",
     tag = "tokens",
-    params(("id" = TokenId, Path, description = "The token's id")),
-    responses((status = 204, description = "Revoked, durably"), Revoking),
+    params(("id" = TokenId, Path, description = "The token's id"), DryRun, IfMatch),
+    responses(Revoking),
     security(("token" = ["admin"]))
 )]
 pub async fn revoke(
     State(coordinator): State<Coordinator>,
     Admin(caller): Admin,
-    _: NoQuery,
     Token(token): Token,
+    terms: Terms,
 ) -> Response {
-    let revoked = coordinator.revoke(token, &Actor::from(&caller)).await;
-    respond(&coordinator, done(revoked))
+    let revoked = coordinator.revoke(token, terms.of(&caller)).await;
+    respond(&coordinator, answer(revoked))
 }

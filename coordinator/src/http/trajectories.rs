@@ -14,7 +14,7 @@ use axum::{
 use meanfield_common::{
     identity::Epoch,
     invalid::Invalid,
-    trajectory::{Append, Appended, MOST_STEPS, Recorded},
+    trajectory::{Append, Appended, Dropped, MOST_STEPS, Recorded},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -109,7 +109,7 @@ fn binary(bytes: &[u8]) -> Result<Append, Invalid> {
         }
         rest = behind;
     }
-    Ok(Append { epoch: Epoch(u64::from_le_bytes(*epoch)), steps: steps.try_into()?, dropped: 0 })
+    Ok(Append { epoch: Epoch(u64::from_le_bytes(*epoch)), steps: steps.try_into()?, dropped: Dropped::default() })
 }
 
 /// The latest rewards of an agent.

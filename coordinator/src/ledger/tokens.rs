@@ -1,11 +1,13 @@
 //! Tokens, decided on the ledger: each one that is made or revoked is in the audit log.
 
+use serde_json::{Value, json};
+
 use super::{Dirty, Effect, Ledger};
 use crate::{
-    access::{TokenId, TokenRecord},
+    access::{Grant, TokenId, TokenRecord},
     audit::Note,
     error::Error,
-    orders::Terms,
+    orders::{Ordered, Terms},
 };
 
 /// How many tokens there may be, each of which takes memory.
@@ -22,32 +24,57 @@ impl Ledger {
         terms: &Terms,
         dirty: &mut Dirty,
     ) -> Result<(Effect, Option<Note>), Error> {
+        terms.check(&"tokens", None)?;
         if self.tokens.len() >= MOST_TOKENS {
             return Err(Error::TooManyTokens(self.tokens.len()));
         }
+        if terms.dry_run {
+            // It would have an id that nobody knows yet.
+            let tried = ordered("token.create", "tokens".to_owned(), [Value::Null, json!(record.grant)], true);
+            return Ok((Effect::Tried(Box::new(tried)), None));
+        }
         self.tokens.insert(id);
         dirty.tokens.insert(id, Some(record.clone()));
-        // What it stands for, and nothing of its secret. Names and numbers always serialise.
-        let after = serde_json::to_string(&record.grant).unwrap_or_default();
-        let note = note(terms, "token.create", id, NOTHING.to_owned(), after);
+        let note = note(terms, "token.create", id, [NOTHING.to_owned(), text(&record.grant)]);
         Ok((Effect::Issued(id, record), note))
     }
 
     pub(super) fn revoke(
         &mut self,
         id: TokenId,
-        before: String,
+        grant: &Grant,
         terms: &Terms,
         dirty: &mut Dirty,
     ) -> Result<(Effect, Option<Note>), Error> {
-        if !self.tokens.remove(&id) {
+        if !self.tokens.contains(&id) {
             return Err(Error::UnknownToken(id));
         }
+        terms.check(&target(id), Some(grant.tag(id)))?;
+        let ordered = Box::new(ordered("token.revoke", target(id), [json!(grant), Value::Null], terms.dry_run));
+        if terms.dry_run {
+            return Ok((Effect::Tried(ordered), None));
+        }
+        self.tokens.remove(&id);
         dirty.tokens.insert(id, None);
-        Ok((Effect::Revoked(id), note(terms, "token.revoke", id, before, NOTHING.to_owned())))
+        let note = note(terms, "token.revoke", id, [text(grant), NOTHING.to_owned()]);
+        Ok((Effect::Revoked(id, ordered), note))
     }
 }
 
-fn note(terms: &Terms, action: &'static str, id: TokenId, before: String, after: String) -> Option<Note> {
-    terms.actor.clone().map(|actor| Note { actor, action, target: format!("tokens/{id}"), before, after })
+fn target(id: TokenId) -> String {
+    format!("tokens/{id}")
+}
+
+/// What a token stands for, and nothing of its secret.
+fn text(grant: &Grant) -> String {
+    // Names and numbers always serialise.
+    serde_json::to_string(grant).unwrap_or_default()
+}
+
+fn ordered(action: &str, target: String, [before, after]: [Value; 2], dry_run: bool) -> Ordered {
+    Ordered { action: action.to_owned(), target, before, after, changed: true, dry_run, etag: None }
+}
+
+fn note(terms: &Terms, action: &'static str, id: TokenId, [before, after]: [String; 2]) -> Option<Note> {
+    terms.actor.clone().map(|actor| Note { actor, action, target: target(id), before, after })
 }

@@ -3,8 +3,11 @@
 //! in the audit log are one commit.
 //!
 //! Files are written aside, flushed and renamed into place before the commit that names them, and removed after the one
-//! that does not any more; so a crash leaves the model as it was before or as it is after. What no document names was
-//! never acknowledged, or was dropped, and is removed at the next start. A `/` in a name is written `%2F`.
+//! that does not any more; so a crash leaves the model as it was before or as it is after. A `/` in a name is written `%2F`.
+//!
+//! What no document names is out of the way after a start, so that no later version is confused with it. Mostly it was never
+//! acknowledged, or was dropped; but a store that was restored from an older backup does not know it either, and then it
+//! may be all that there is of a model. So only drafts are deleted, and whole files are moved to `models.unknown/<name>.<number>/`.
 //!
 //! Earlier versions kept the document beside the files, as `model.json`; a start takes it over into the store.
 
@@ -22,6 +25,8 @@ use serde::{Deserialize, Serialize};
 use super::{Error, Model, Provenance, Serving, Version};
 
 const DIRECTORY: &str = "models";
+const UNKNOWN: &str = "models.unknown";
+const DRAFT: &str = "new";
 const OLD_DOCUMENT: &str = "model.json";
 const FORMAT: u32 = 1;
 
@@ -55,18 +60,30 @@ impl Files {
     /// Reads everything that a start reads, and changes nothing.
     pub(super) fn rehearse(data_dir: &Path, known: &[(ModelName, Document)]) -> Result<(), Error> {
         let files = Self(data_dir.join(DIRECTORY));
-        if known.is_empty() && !files.0.exists() {
+        if !files.0.try_exists().map_err(failed(&files.0))? {
             return Ok(());
         }
-        let old = files.old(known)?;
-        known
-            .iter()
-            .chain(&old)
-            .try_for_each(|(name, document)| read(&files.directory(name), document.clone()).map(drop))
+        let (old, missing) = (files.old(known)?, files.missing(known)?);
+        let present = known.iter().filter(|(name, _)| !missing.contains(name));
+        present.chain(&old).try_for_each(|(name, document)| read(&files.directory(name), document.clone()).map(drop))
+    }
+
+    /// The models whose directories somebody moved away. No crash does that: a directory is there before the commit that
+    /// names its model, and until after the one that forgets it.
+    pub(super) fn missing(&self, known: &[(ModelName, Document)]) -> Result<Vec<ModelName>, Error> {
+        let mut missing = Vec::new();
+        for (name, _) in known {
+            let directory = self.directory(name);
+            // A directory that cannot be looked at is not missing.
+            if !directory.try_exists().map_err(failed(&directory))? {
+                missing.push(name.clone());
+            }
+        }
+        Ok(missing)
     }
 
     fn directory(&self, name: &ModelName) -> PathBuf {
-        self.0.join(name.as_str().replace('/', "%2F"))
+        self.0.join(file_safe(name))
     }
 
     /// The documents that an earlier version kept beside the files, of models that the store does not know.
@@ -83,7 +100,7 @@ impl Files {
         Ok(found)
     }
 
-    /// The models that the store knows, with their networks. Removes the files of others, once all of these were read.
+    /// The models that the store knows, with their networks. Moves other files out of the way, once all of these were read.
     pub(super) fn load(&self, documents: Vec<(ModelName, Document)>) -> Result<BTreeMap<ModelName, Model>, Error> {
         let directories = self.directories()?;
         let mut models = BTreeMap::new();
@@ -92,15 +109,47 @@ impl Files {
             models.insert(name, model);
         }
         for (name, directory) in directories {
-            match models.get(&name) {
-                Some(model) => sweep(&directory, model)?,
-                None => {
-                    tracing::warn!(model = %name, "removing the files of a base model that the store does not know");
-                    fs::remove_dir_all(&directory).map_err(failed(&directory))?;
-                }
-            }
+            self.set_aside(&name, &directory, models.get(&name))?;
         }
         Ok(models)
+    }
+
+    /// Moves the files of a directory that belong to no version of its model to where nothing is looked for, and deletes drafts.
+    fn set_aside(&self, name: &ModelName, directory: &Path, model: Option<&Model>) -> Result<(), Error> {
+        let mut aside = None;
+        for path in strangers(directory, model)? {
+            // The document of the layout before is in the store by now.
+            let taken_over = model.is_some() && path.ends_with(OLD_DOCUMENT);
+            if taken_over || path.extension().is_some_and(|extension| extension == DRAFT) {
+                fs::remove_file(&path).map_err(failed(&path))?;
+                continue;
+            }
+            let aside = match &mut aside {
+                Some(aside) => aside,
+                none => none.insert(self.unknown(name)?),
+            };
+            let target = aside.join(path.file_name().unwrap_or_default());
+            tracing::warn!(model = %name, ?target, "moving away a file of a base model that the store does not know");
+            fs::rename(&path, &target).map_err(failed(&path))?;
+        }
+        if model.is_none() {
+            fs::remove_dir(directory).map_err(failed(directory))?;
+        }
+        Ok(())
+    }
+
+    /// A new directory for files of a model that the store does not know: what was moved away before stays as it is.
+    fn unknown(&self, name: &ModelName) -> Result<PathBuf, Error> {
+        let parent = self.0.with_file_name(UNKNOWN);
+        fs::create_dir_all(&parent).map_err(failed(&parent))?;
+        let mut number = 1;
+        loop {
+            let path = parent.join(format!("{}.{number}", file_safe(name)));
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                made => return made.map(|()| path.clone()).map_err(failed(&path)),
+            }
+        }
     }
 
     fn directories(&self) -> Result<Vec<(ModelName, PathBuf)>, Error> {
@@ -129,7 +178,8 @@ impl Files {
 
     /// Removes the files of versions that a model has no longer.
     pub(super) fn sweep(&self, name: &ModelName, model: &Model) -> Result<(), Error> {
-        sweep(&self.directory(name), model)
+        let strangers = strangers(&self.directory(name), Some(model))?;
+        strangers.into_iter().try_for_each(|path| fs::remove_file(&path).map_err(failed(&path)))
     }
 
     /// Removes all files of a model.
@@ -139,12 +189,24 @@ impl Files {
     }
 }
 
+impl Document {
+    /// What agents get.
+    #[must_use]
+    pub fn serving(&self) -> Serving {
+        self.serving
+    }
+}
+
 impl From<&Model> for Document {
     fn from(model: &Model) -> Self {
         let entry = |version: &Version| Entry { digest: version.digest(), provenance: version.provenance().clone() };
         let versions = model.versions.iter().map(|(number, version)| (*number, entry(version))).collect();
         Self { format: FORMAT, serving: model.serving, previous: model.previous, versions }
     }
+}
+
+fn file_safe(name: &ModelName) -> String {
+    name.as_str().replace('/', "%2F")
 }
 
 fn file_name(version: u64) -> String {
@@ -173,21 +235,22 @@ fn read(directory: &Path, document: Document) -> Result<Model, Error> {
     Ok(Model { versions, serving: document.serving, previous: document.previous })
 }
 
-/// Removes files that belong to no version of a model.
-fn sweep(directory: &Path, model: &Model) -> Result<(), Error> {
+/// What is in a directory and belongs to no version of its model.
+fn strangers(directory: &Path, model: Option<&Model>) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed(directory))? {
         let path = entry.map_err(failed(directory))?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !model.versions.keys().any(|version| file_name(*version) == name) {
-            fs::remove_file(&path).map_err(failed(&path))?;
+        let is = |version: &u64| path.file_name().is_some_and(|name| *name == *file_name(*version));
+        if !model.is_some_and(|model| model.versions.keys().any(is)) {
+            found.push(path);
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Puts a whole file in place, so that it is there after a power failure.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let draft = path.with_extension("new");
+    let draft = path.with_extension(DRAFT);
     let write = || -> io::Result<()> {
         let mut file = File::create(&draft)?;
         file.write_all(bytes)?;

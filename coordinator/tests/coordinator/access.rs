@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, fs, time::Duration};
 use meanfield_common::wire::Registered;
 use meanfield_coordinator::{
     Clock, Coordinator, Options,
-    access::{NewToken, Role},
-    audit::Actor,
+    access::{NewToken, Role, TokenFilter},
+    coordinator::Made,
     http::tokens::{Issued, Tokens},
     options::Rates,
+    orders::{Ordered, Terms},
 };
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json, to_value};
@@ -73,11 +74,52 @@ async fn what_makes_no_sense_is_refused_by_field() {
         let problem = served.post("/v1/tokens", &body).await.problem();
         assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)), "{body}: {problem:?}");
     }
-    for (query, field) in [("limit=0", "limit"), ("after=x", "after"), ("offset=1", "offset")] {
+    for (query, field) in
+        [("limit=0", "limit"), ("after=x", "after"), ("role=king", "role"), ("pool=A", "pool"), ("offset=1", "offset")]
+    {
         let problem = served.get(&format!("/v1/tokens?{query}")).await.problem();
         assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)), "{query}: {problem:?}");
     }
-    assert!(served.coordinator.tokens(None, 10).is_empty());
+    assert!(served.coordinator.tokens(&TokenFilter::default(), None, 10).is_empty());
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_has_a_tag_and_what_is_only_tried_is_neither_made_nor_revoked() {
+    let served = Served::start(Options::default()).await;
+    let post = |query: &str| {
+        served.request(Method::POST, &format!("/v1/tokens{query}")).json(&json!({"name": "a", "role": "reader"}))
+    };
+    let reply = send(post("?dry_run=true")).await;
+    let tried: Ordered = reply.json();
+    assert_eq!(
+        (reply.status, tried.action.as_str(), tried.target.as_str()),
+        (StatusCode::OK, "token.create", "tokens")
+    );
+    assert_eq!((tried.after["role"].as_str(), tried.etag, tried.dry_run), (Some("reader"), None, true));
+    assert!(!reply.body.contains("mf_") && served.coordinator.tokens(&TokenFilter::default(), None, 10).is_empty());
+    assert_eq!(send(post("").header("if-match", "*")).await.status, 412, "there is nothing yet that could match");
+    assert_eq!(served.post("/v1/tokens?dry_run=true", &json!({"name": "a", "role": "agent"})).await.status, 422);
+
+    let made = send(post("")).await;
+    let issued: Issued = made.json();
+    let (path, tag) = (format!("/v1/tokens/{}", issued.view.id), made.headers["etag"].to_str().unwrap());
+    let shown = served.get(&path).await;
+    assert_eq!((shown.headers["etag"].to_str().unwrap(), shown.json()), (tag, issued.view.clone()));
+    assert!(!shown.body.contains(issued.token.rsplit('_').next().unwrap()));
+    let other = served.token(json!({"name": "b", "role": "reader"})).await.view.id;
+    let other = served.get_tag(&format!("/v1/tokens/{other}")).await;
+    let revoke = |query: &str| served.request(Method::DELETE, &format!("{path}{query}"));
+    let refused = send(revoke("").header("if-match", &other)).await.problem();
+    assert_eq!((refused.status, refused.bound.as_deref()), (412, Some(tag)));
+    assert_eq!(send(revoke("").header("if-none-match", tag)).await.status, 412);
+    let tried: Ordered = send(revoke("?dry_run=true").header("if-match", tag)).await.json();
+    assert_eq!((tried.action.as_str(), &tried.after, tried.changed), ("token.revoke", &Value::Null, true));
+    assert_eq!(status(&served, &issued.token, "/v1/agents").await, StatusCode::OK, "it still counts");
+    assert_eq!(send(revoke("").header("if-match", tag)).await.status, 204);
+    assert_eq!(status(&served, &issued.token, "/v1/agents").await, StatusCode::UNAUTHORIZED);
+    assert_eq!(served.get(&path).await.problem().kind, "/problems/unknown-token");
+    assert_eq!(send(revoke("").header("if-match", tag)).await.status, 404);
     served.ended().await.unwrap();
 }
 
@@ -97,6 +139,34 @@ async fn lists_of_tokens_come_by_page() {
         after = format!("&after={next}");
     }
     assert_eq!(seen, made.into_iter().collect::<Vec<_>>());
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn filters_choose_tokens_by_role_pool_and_name() {
+    let served = Served::start(Options::default()).await;
+    for (name, role) in [("shop/a", "agent"), ("shop/b", "agent"), ("shop/c", "reader"), ("bank", "reader")] {
+        let pool = (role == "agent").then_some("default");
+        served.token(json!({"name": name, "role": role, "pool": pool})).await;
+    }
+    for (query, expected) in [
+        ("role=agent", &["shop/a", "shop/b"][..]),
+        ("role=reader&prefix=shop%2F", &["shop/c"]),
+        ("pool=default", &["shop/a", "shop/b"]),
+        ("pool=elsewhere", &[]),
+        ("prefix=shop", &["shop/a", "shop/b", "shop/c"]),
+        ("role=admin", &[]),
+    ] {
+        // One by one, so that what is left out does not end a list too early.
+        let (mut seen, mut after) = (BTreeSet::new(), String::new());
+        loop {
+            let page: Tokens = served.get(&format!("/v1/tokens?limit=1&{query}{after}")).await.json();
+            seen.extend(page.tokens.iter().map(|token| token.name.to_string()));
+            let Some(next) = page.next else { break };
+            after = format!("&after={next}");
+        }
+        assert!(seen.iter().eq(expected), "{query}: {seen:?}");
+    }
     served.ended().await.unwrap();
 }
 
@@ -167,17 +237,17 @@ fn tokens_outlast_a_restart_and_so_does_a_revocation() {
         let coordinator = on_disk(dir.path()).unwrap();
         let mut views = Vec::new();
         for name in ["a", "b", "c"] {
-            let (secret, view) =
-                coordinator.issue(new(name, Role::Operator), &Actor::new("me").unwrap()).await.unwrap();
+            let made = coordinator.issue(new(name, Role::Operator), Terms::default()).await.unwrap();
+            let Made::Token(secret, view, _) = made else { panic!("{made:?}") };
             secrets.push(secret);
             views.push(view);
         }
-        coordinator.revoke(views.remove(1).id, &Actor::new("me").unwrap()).await.unwrap();
+        coordinator.revoke(views.remove(1).id, Terms::default()).await.unwrap();
         views.sort_by_key(|view| view.id);
         views
     });
     let again = on_disk(dir.path()).unwrap();
-    assert_eq!(again.tokens(None, 10), views);
+    assert_eq!(again.tokens(&TokenFilter::default(), None, 10), views);
     drop(again);
     let format = sled::open(dir.path().join("store")).unwrap().get("format").unwrap().unwrap();
     assert_eq!(&*format, b"5", "older programs refuse it");

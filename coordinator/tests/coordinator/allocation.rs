@@ -43,7 +43,7 @@ fn a_heartbeat_allocates_nothing_but_the_details_that_it_tells() {
     let budget = Order::Budget(pool("default"), Some(Budget::new(10.0).unwrap()));
     block_on(coordinator.order(budget, Terms::default())).unwrap();
     // Answers speak of base models too.
-    coordinator.add_model(None, &"cpu".parse().unwrap(), crate::models::file(1)).unwrap();
+    crate::models::add(&coordinator, &"cpu".parse().unwrap(), crate::models::file(1));
     let weighted = Settings { team_reward: TeamReward::Weighted, ..Settings::default() };
     block_on(coordinator.set_pool(&pool("default"), Some(weighted))).unwrap();
     // Each of them is told some details of g or none.

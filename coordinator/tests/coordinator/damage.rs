@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use meanfield_coordinator::{Coordinator, Error, audit::Actor, store};
+use meanfield_coordinator::{Coordinator, Error, access::TokenFilter, orders::Terms, store};
 
 use crate::{
     durability::{image, used},
     forecast::network,
-    models::file as model,
+    models::{add, file as model},
     support::*,
     trajectories::{batch, step},
 };
@@ -33,10 +33,10 @@ fn history() -> tempfile::TempDir {
         }
         coordinator.set_forecast(&pool("default"), network(1)).await.unwrap();
         let new = serde_json::json!({"name": "a", "role": "reader"});
-        coordinator.issue(serde_json::from_value(new).unwrap(), &Actor::new("me").unwrap()).await.unwrap();
+        coordinator.issue(serde_json::from_value(new).unwrap(), Terms::default()).await.unwrap();
         coordinator.pause_all().await.unwrap();
         for name in ["cpu", "io"] {
-            coordinator.add_model(None, &name.parse().unwrap(), model(1)).unwrap();
+            add(&coordinator, &name.parse().unwrap(), model(1));
         }
     });
     dir
@@ -151,7 +151,9 @@ fn flipped_bytes_and_cut_files_never_lose_anything_silently() {
     let history = history();
     let agents = |dir: &Path| {
         let orders = |opened: &Coordinator| (opened.all_paused(), opened.pools()[0].forecast.clone());
-        open(dir).map(|opened| (opened.agents(), orders(&opened), opened.tokens(None, 9), opened.models()))
+        open(dir).map(|opened| {
+            (opened.agents(), orders(&opened), opened.tokens(&TokenFilter::default(), None, 9), opened.models())
+        })
     };
     let expected = agents(image(history.path()).path()).unwrap();
     let mut noticed = 0;

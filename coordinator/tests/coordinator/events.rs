@@ -6,12 +6,13 @@ use meanfield_common::{scarcity::Capacity, wire::Leave};
 use meanfield_coordinator::{
     Clock, Coordinator, Options,
     events::{Event, Filter, KEPT},
+    models::{Order as ModelOrder, Serving},
     orders::{Order, Scope, Terms},
 };
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::*;
+use crate::{models, support::*};
 
 /// Reads server-sent events from a response.
 struct Stream {
@@ -91,6 +92,57 @@ async fn everything_is_told_in_order_and_again_to_those_who_come_back() {
         assert_eq!(stream.next().await.unwrap().kind.name(), "closing");
         assert_eq!(stream.next().await, None);
     }
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn base_models_and_tokens_are_told_of_once_they_are_changed() {
+    let served = Served::start(Options::default()).await;
+    let coordinator = served.coordinator.clone();
+    let mut stream = Stream::open(&served, "?kind=model,token&pool=default", None).await;
+    let cpu = "cpu".parse().unwrap();
+    let order = |order| coordinator.order_model(&cpu, order, &Terms::default()).unwrap();
+    for seed in [1, 2] {
+        models::add(&coordinator, &cpu, models::file(seed));
+    }
+    let serving = Serving { version: 2, pinned: false, canary: None };
+    order(ModelOrder::Serve(serving));
+    // Neither what changes nothing nor what is only tried.
+    order(ModelOrder::Serve(serving));
+    let dry_run = Terms { dry_run: true, ..Terms::default() };
+    coordinator.order_model(&cpu, ModelOrder::Remove, &dry_run).unwrap();
+    order(ModelOrder::RollBack);
+    for agent in ["a", "b", "c"] {
+        let agent = member(&coordinator, agent).await.agent;
+        coordinator.contribute(&cpu, agent, &models::file(3), 0.5_f64.try_into().unwrap()).unwrap();
+    }
+    coordinator.average_models();
+    order(ModelOrder::Remove);
+    let agent = served.token(json!({"name": "shop", "role": "agent", "pool": "default"})).await;
+    assert_eq!(served.post("/v1/tokens?dry_run=true", &json!({"name": "b", "role": "reader"})).await.status, 200);
+    coordinator.revoke(agent.view.id, Terms::default()).await.unwrap();
+
+    let mut told = Vec::new();
+    for _ in 0..8 {
+        let event = stream.next().await.unwrap();
+        let text = serde_json::to_string(&event).unwrap();
+        assert!(!text.contains(agent.token.rsplit('_').next().unwrap()), "{text}");
+        told.push((event.kind.name(), event.pool, event.detail.unwrap()));
+    }
+    let actions: Vec<_> = told.iter().map(|(kind, _, detail)| (*kind, detail["action"].as_str().unwrap())).collect();
+    let expected = ["add", "add", "serve", "rollback", "average", "remove"].map(|action| format!("model.{action}"));
+    let models = expected.iter().map(|action| ("model", action.as_str()));
+    assert!(
+        actions.iter().copied().eq(models.chain([("token", "token.create"), ("token", "token.revoke")])),
+        "{told:?}"
+    );
+    assert!(told[..6].iter().all(|(_, pool, detail)| pool.is_none() && detail["model"] == "cpu"));
+    assert_eq!(told[1].2["after"]["version"], 2);
+    assert_eq!(told[3].2["after"], json!({"version": 1, "pinned": true}));
+    assert_eq!((&told[4].2["after"]["version"], &told[5].2["after"]), (&json!(3), &json!(null)));
+    let token = json!({"action": "token.create", "token": agent.view.id, "name": "shop", "role": "agent"});
+    assert_eq!((&told[6].1, &told[6].2), (&Some(pool("default")), &token));
+    drop(stream);
     served.ended().await.unwrap();
 }
 

@@ -8,7 +8,9 @@ use meanfield_common::{
 use meanfield_coordinator::{
     Coordinator, Options,
     audit::{Actor, Filter, verify},
-    models::{Canary, Serving, Source},
+    http::models::Models,
+    models::{Canary, Order, Serving, Source},
+    orders::{Ordered, Terms},
 };
 use meanfield_learner::{ActorCritic, Config};
 use reqwest::Method;
@@ -38,6 +40,17 @@ fn filled(value: f32) -> Vec<u8> {
     let (actor, critic) = (vec![value; actor.len()], vec![value; critic.len()]);
     network.set_parameters(&actor, &critic).unwrap();
     network.save().unwrap()
+}
+
+/// Carries out an order, and says what came of it.
+fn order(coordinator: &Coordinator, name: &ModelName, order: Order) -> Value {
+    coordinator.order_model(name, order, &Terms::default()).unwrap().after
+}
+
+/// Takes a version in, and says which number it has.
+pub(crate) fn add(coordinator: &Coordinator, name: &ModelName, bytes: Vec<u8>) -> u64 {
+    let version = coordinator.uploaded(bytes).unwrap();
+    order(coordinator, name, Order::Add(version))["version"].as_u64().unwrap()
 }
 
 fn model(name: &str) -> ModelName {
@@ -105,7 +118,7 @@ async fn versions_are_taken_in_promoted_tried_out_and_rolled_back() {
     assert_eq!(view["versions"][0]["provenance"]["source"], "upload");
     assert_eq!(view["versions"][0]["digest"], Digest::of(&file(1)).to_string());
     let back = served.post("/v1/models/team%2Fcpu/rollback", &Value::Null).await;
-    assert_eq!((back.status.as_u16(), back.json::<Value>()), (200, json!({"version": 2, "pinned": true})));
+    assert_eq!((back.status.as_u16(), back.json::<Ordered>().after), (200, json!({"version": 2, "pinned": true})));
     assert_eq!(serve(json!({"version": 1})).await, 204);
     served.post("/v1/models/team%2Fcpu/rollback", &Value::Null).await;
     assert_eq!(got("").await, 2);
@@ -126,7 +139,7 @@ async fn versions_are_taken_in_promoted_tried_out_and_rolled_back() {
 async fn what_cannot_be_a_version_or_a_contribution_is_refused_and_changes_nothing() {
     let served = Served::start(Options::default()).await;
     let agent = member(&served.coordinator, "a").await.agent;
-    served.coordinator.add_model(None, &model("cpu"), file(1)).unwrap();
+    add(&served.coordinator, &model("cpu"), file(1));
     let before = served.coordinator.model(&model("cpu")).unwrap();
     let wider = ActorCritic::new(Config { hidden: vec![16], ..Config::default() }, 1).unwrap().save().unwrap();
     let good = file(2);
@@ -182,7 +195,7 @@ async fn what_cannot_be_a_version_or_a_contribution_is_refused_and_changes_nothi
 #[test]
 fn a_model_follows_its_agents_slowly_and_says_whom() {
     let coordinator = in_memory();
-    coordinator.add_model(None, &model("cpu"), filled(1.0)).unwrap();
+    add(&coordinator, &model("cpu"), filled(1.0));
     let agents: Vec<AgentId> = (0..5).map(|one| block_on(member(&coordinator, &format!("a{one}"))).agent).collect();
     let hand_in = |values: &[f32]| {
         for (agent, value) in agents.iter().zip(values) {
@@ -209,11 +222,11 @@ fn a_model_follows_its_agents_slowly_and_says_whom() {
     assert_eq!(serving(&coordinator, "cpu").version, 2, "nobody has said anything since");
 
     // An operator's pin holds, and so does a canary: the new version is there, but not served.
-    coordinator.serve_model(None, &model("cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
+    order(&coordinator, &model("cpu"), Order::Serve(Serving { version: 2, pinned: true, canary: None }));
     hand_in(&[2.0; 5]);
     assert_eq!(serving(&coordinator, "cpu").version, 2);
     let canary = Some(Canary { version: 3, share: 0.1 });
-    coordinator.serve_model(None, &model("cpu"), Serving { version: 2, pinned: false, canary }).unwrap();
+    order(&coordinator, &model("cpu"), Order::Serve(Serving { version: 2, pinned: false, canary }));
     hand_in(&[2.0; 5]);
     assert_eq!(serving(&coordinator, "cpu"), Serving { version: 2, pinned: false, canary });
     assert_eq!(coordinator.model(&model("cpu")).unwrap().0.versions.len(), 4);
@@ -223,7 +236,7 @@ fn a_model_follows_its_agents_slowly_and_says_whom() {
 fn one_poisoned_agent_moves_a_model_no_further_than_the_honest_ones_do() {
     let moved = |poison: f32| {
         let coordinator = in_memory();
-        coordinator.add_model(None, &model("cpu"), filled(1.0)).unwrap();
+        add(&coordinator, &model("cpu"), filled(1.0));
         for (one, value) in [0.9, 1.0, 1.1, 1.2, poison].into_iter().enumerate() {
             let agent = block_on(member(&coordinator, &format!("a{one}"))).agent;
             coordinator.contribute(&model("cpu"), agent, &filled(value), reward(1.0)).unwrap();
@@ -246,11 +259,7 @@ fn only_so_many_versions_are_kept_and_those_in_use_always() {
         Coordinator::open(Options { models: options, ..Options::default() }, meanfield_coordinator::Clock::manual());
     let coordinator = coordinator.unwrap();
     for seed in 1..=9 {
-        assert_eq!(
-            coordinator.add_model(None, &model("io"), file(seed)).unwrap(),
-            seed,
-            "numbers are never used again"
-        );
+        assert_eq!(add(&coordinator, &model("io"), file(seed)), seed, "numbers are never used again");
     }
     let versions: Vec<u64> = coordinator.model(&model("io")).unwrap().0.versions.keys().copied().collect();
     assert_eq!(versions, [1, 8, 9], "the served one, and the two newest");
@@ -260,26 +269,30 @@ fn only_so_many_versions_are_kept_and_those_in_use_always() {
 fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let coordinator = on_disk(dir.path()).unwrap();
-    coordinator.add_model(None, &model("team/cpu"), file(1)).unwrap();
-    coordinator.add_model(None, &model("team/cpu"), file(2)).unwrap();
-    coordinator.serve_model(None, &model("team/cpu"), Serving { version: 2, pinned: true, canary: None }).unwrap();
-    coordinator.add_model(None, &model("io"), file(3)).unwrap();
-    coordinator.remove_model(None, &model("io")).unwrap();
+    add(&coordinator, &model("team/cpu"), file(1));
+    add(&coordinator, &model("team/cpu"), file(2));
+    order(&coordinator, &model("team/cpu"), Order::Serve(Serving { version: 2, pinned: true, canary: None }));
+    add(&coordinator, &model("io"), file(3));
+    order(&coordinator, &model("io"), Order::Remove);
     let before = coordinator.models();
 
     // No orderly end: the copy is taken while the coordinator runs. What a crash may leave is cleaned up.
     let crashed = image(dir.path());
     let models = crashed.path().join("models");
-    std::fs::write(models.join("team%2Fcpu/7.safetensors"), b"never acknowledged").unwrap();
+    std::fs::write(models.join("team%2Fcpu/7.safetensors"), "never acknowledged").unwrap();
     std::fs::write(models.join("team%2Fcpu/7.new"), b"half a fi").unwrap();
     std::fs::create_dir(models.join("half")).unwrap();
     std::fs::write(models.join("half/1.safetensors"), file(4)).unwrap();
     let recovered = on_disk(crashed.path()).unwrap();
     assert_eq!(recovered.models(), before);
-    assert_eq!(recovered.roll_back_model(None, &model("team/cpu")).unwrap().version, 1);
+    assert_eq!(order(&recovered, &model("team/cpu"), Order::RollBack)["version"], 1);
     drop(recovered);
     assert_eq!(std::fs::read_dir(models.join("team%2Fcpu")).unwrap().count(), 2);
     assert!(!models.join("half").exists());
+    // Drafts are deleted. What could be somebody's model is not.
+    let never = b"never acknowledged".to_vec();
+    let expected = [("half.1/1.safetensors", file(4)), ("team%2Fcpu.1/7.safetensors", never)];
+    assert_eq!(kept_aside(crashed.path()), expected.map(|(path, bytes)| (path.to_owned(), bytes)));
 
     type Damage = fn(&std::path::Path);
     let damages: [(Damage, &str); 3] = [
@@ -293,6 +306,86 @@ fn what_was_acknowledged_survives_a_crash_and_damage_is_noticed() {
         let error = on_disk(crashed.path()).err().unwrap().to_string();
         assert!(error.contains(named), "{error}");
     }
+}
+
+/// The files that starts have moved out of the way.
+fn kept_aside(data_dir: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    let unknown = data_dir.join("models.unknown");
+    let mut found = Vec::new();
+    for directory in std::fs::read_dir(&unknown).into_iter().flatten().map(Result::unwrap) {
+        for file in std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = file.strip_prefix(&unknown).unwrap().to_str().unwrap().to_owned();
+            found.push((name, std::fs::read(file).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn an_older_store_does_not_cost_the_models_that_it_does_not_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    add(&coordinator, &model("cpu"), file(1));
+    let backup = image(dir.path());
+    add(&coordinator, &model("cpu"), file(2));
+    add(&coordinator, &model("io"), file(3));
+    drop(coordinator);
+    // The store of the backup, and the models of today.
+    copy(&dir.path().join("models"), &backup.path().join("models"));
+    let coordinator = on_disk(backup.path()).unwrap();
+    assert_eq!(coordinator.models().len(), 1);
+    let expected = |found: &[(&str, u64)]| -> Vec<(String, Vec<u8>)> {
+        found.iter().map(|(path, seed)| ((*path).to_owned(), file(*seed))).collect()
+    };
+    assert_eq!(kept_aside(backup.path()), expected(&[("cpu.1/2.safetensors", 2), ("io.1/1.safetensors", 3)]));
+    // What comes under these names later is not confused with them, nor is it put in their place.
+    assert_eq!(add(&coordinator, &model("io"), file(9)), 1);
+    assert_eq!(add(&coordinator, &model("cpu"), file(8)), 2);
+    drop(coordinator);
+    std::fs::create_dir(backup.path().join("models/memory")).unwrap();
+    std::fs::write(backup.path().join("models/cpu/7.safetensors"), file(7)).unwrap();
+    let coordinator = on_disk(backup.path()).unwrap();
+    assert_eq!(coordinator.model_file(&model("io"), Some(1), None).unwrap().1.bytes(), file(9));
+    assert_eq!(coordinator.model_file(&model("cpu"), Some(2), None).unwrap().1.bytes(), file(8));
+    let found = [("cpu.1/2.safetensors", 2), ("cpu.2/7.safetensors", 7), ("io.1/1.safetensors", 3)];
+    assert_eq!(kept_aside(backup.path()), expected(&found));
+    assert!(!backup.path().join("models/memory").exists(), "nothing was in it");
+}
+
+/// What docs/operations.md says: of what is damaged, one base model can be moved away, and the rest goes on.
+#[test]
+fn a_damaged_model_is_moved_away_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    block_on(member(&coordinator, "a"));
+    for name in ["team/cpu", "io"] {
+        add(&coordinator, &model(name), file(1));
+    }
+    let (agents, io) = (coordinator.agents(), coordinator.model(&model("io")).unwrap());
+    drop(coordinator);
+    let (cpu, aside) = (dir.path().join("models/team%2Fcpu"), dir.path().join("aside"));
+    flip(&cpu.join("1.safetensors"));
+    let error = on_disk(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("1.safetensors") && error.contains("move the model's directory away"), "{error}");
+    std::fs::rename(&cpu, &aside).unwrap();
+    for _ in 0..2 {
+        let coordinator = on_disk(dir.path()).unwrap();
+        assert_eq!((coordinator.agents(), coordinator.models()), (agents.clone(), vec![(model("io"), io.0.clone())]));
+        assert_eq!(noted(&coordinator), [("model.remove".to_owned(), "models/team/cpu".to_owned())], "once");
+    }
+    assert!(aside.join("1.safetensors").exists());
+    // The name is free again.
+    let coordinator = on_disk(dir.path()).unwrap();
+    assert_eq!(add(&coordinator, &model("team/cpu"), file(2)), 1);
+    drop(coordinator);
+    assert_eq!(on_disk(dir.path()).unwrap().models().len(), 2);
+
+    // All of them, too.
+    std::fs::remove_dir_all(dir.path().join("models")).unwrap();
+    let coordinator = on_disk(dir.path()).unwrap();
+    assert_eq!((coordinator.models(), coordinator.agents()), (vec![], agents));
+    assert_eq!(noted(&coordinator).len(), 3);
 }
 
 fn flip(path: &std::path::Path) {
@@ -312,19 +405,26 @@ fn noted(coordinator: &Coordinator) -> Vec<(String, String)> {
 #[test]
 fn a_crash_between_the_files_and_the_commit_leaves_neither_the_change_nor_its_entry() {
     let dir = tempfile::tempdir().unwrap();
-    let ann = Actor::new("ann").unwrap();
-    let (by, cpu) = (Some(&ann), model("team/cpu"));
+    let by = Terms { actor: Some(Actor::new("ann").unwrap()), ..Terms::default() };
+    let cpu = model("team/cpu");
+    let take_in = |coordinator: &Coordinator, by: &Terms, seed: u64| {
+        let order = Order::Add(coordinator.uploaded(file(seed)).unwrap());
+        coordinator.order_model(&cpu, order, by).unwrap().after["version"].as_u64().unwrap()
+    };
     let coordinator = on_disk(dir.path()).unwrap();
     // What is on the disk before a change and after it: the files of one and the store of the other are what a crash in
     // between leaves, since files are written first.
     type Step<'a> = Box<dyn Fn(&Coordinator) + 'a>;
     let steps: [Step<'_>; 4] = [
-        Box::new(|coordinator| assert_eq!(coordinator.add_model(by, &cpu, file(1)).unwrap(), 1)),
-        Box::new(|coordinator| assert_eq!(coordinator.add_model(by, &cpu, file(2)).unwrap(), 2)),
+        Box::new(|coordinator| assert_eq!(take_in(coordinator, &by, 1), 1)),
+        Box::new(|coordinator| assert_eq!(take_in(coordinator, &by, 2), 2)),
         Box::new(|coordinator| {
-            coordinator.serve_model(by, &cpu, Serving { version: 2, pinned: true, canary: None }).unwrap();
+            let serving = Serving { version: 2, pinned: true, canary: None };
+            coordinator.order_model(&cpu, Order::Serve(serving), &by).unwrap();
         }),
-        Box::new(|coordinator| assert_eq!(coordinator.roll_back_model(by, &cpu).unwrap().version, 1)),
+        Box::new(|coordinator| {
+            assert_eq!(coordinator.order_model(&cpu, Order::RollBack, &by).unwrap().after["version"], 1);
+        }),
     ];
     for (number, step) in steps.iter().enumerate() {
         let (models, entries, before) = (coordinator.models(), noted(&coordinator), image(dir.path()));
@@ -335,7 +435,7 @@ fn a_crash_between_the_files_and_the_commit_leaves_neither_the_change_nor_its_en
         assert_eq!((crashed.models(), noted(&crashed)), (models, entries.clone()), "in step {number}");
         // What was not acknowledged is not in the way of the next attempt, also of another file.
         let next = if number == 0 { 1 } else { crashed.models()[0].1.versions.len() as u64 + 1 };
-        assert_eq!(crashed.add_model(by, &cpu, file(9)).unwrap(), next);
+        assert_eq!(take_in(&crashed, &by, 9), next);
         drop(crashed);
         let again = on_disk(before.path()).unwrap();
         assert_eq!(again.model_file(&cpu, Some(next), None).unwrap().1.bytes(), file(9));
@@ -348,7 +448,7 @@ fn a_crash_between_the_files_and_the_commit_leaves_neither_the_change_nor_its_en
 
     // Files are removed last: a crash before that leaves files that nobody knows, and they go.
     let full = image(dir.path());
-    coordinator.remove_model(by, &cpu).unwrap();
+    coordinator.order_model(&cpu, Order::Remove, &by).unwrap();
     let crashed = image(dir.path());
     copy(&full.path().join("models"), &crashed.path().join("models"));
     let crashed_at = on_disk(crashed.path()).unwrap();
@@ -402,6 +502,137 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 }
 
 #[tokio::test]
+async fn a_change_for_another_state_of_a_model_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(Options { data_dir: Some(dir.path().to_owned()), ..Options::default() }).await;
+    let path = "/v1/models/cpu";
+    let tag = async || served.get_tag(path).await;
+    let add = |seed| octets(&served, Method::POST, path, file(seed));
+    let put = |version: u64| served.request(Method::PUT, "/v1/models/cpu/serving").json(&json!({"version": version}));
+    let refused = async |request: reqwest::RequestBuilder, condition: &str, value: &str| {
+        let before = served.coordinator.models();
+        let problem = send(request.header(condition, value)).await.problem();
+        assert_eq!((problem.status, problem.kind.as_str()), (412, "/problems/precondition-failed"), "{problem:?}");
+        assert!(problem.field.unwrap().eq_ignore_ascii_case(condition));
+        assert_eq!(served.coordinator.models(), before);
+    };
+    refused(add(1), "if-match", "*").await;
+    let reply = send(add(1).header("if-none-match", "*")).await;
+    assert_eq!((reply.status.as_u16(), reply.headers["etag"].to_str().unwrap()), (201, &*tag().await));
+    refused(add(2), "if-none-match", "*").await;
+
+    // Whatever changes the model is another state of it.
+    let mut seen = vec![tag().await];
+    let changes = [
+        add(2),
+        put(2),
+        served.request(Method::POST, "/v1/models/cpu/rollback"),
+        served.request(Method::PUT, "/v1/models/cpu/serving").json(&json!({"version": 2, "pinned": true})),
+    ];
+    for change in changes {
+        let again = change.try_clone().unwrap();
+        refused(change.try_clone().unwrap(), "if-match", "\"other\"").await;
+        refused(change.try_clone().unwrap(), "if-none-match", seen.last().unwrap()).await;
+        let reply = send(change.header("if-match", seen.last().unwrap())).await;
+        assert!(reply.status.is_success(), "{reply:?}");
+        assert_eq!(reply.headers["etag"].to_str().unwrap(), tag().await);
+        refused(again, "if-match", seen.last().unwrap()).await;
+        assert!(!seen.contains(&tag().await));
+        seen.push(tag().await);
+    }
+    // What agents hand in is none, and neither is a restart.
+    let agent = member(&served.coordinator, "a").await.agent;
+    served.coordinator.contribute(&model("cpu"), agent, &file(5), reward(0.5)).unwrap();
+    let now = tag().await;
+    assert_eq!(&now, seen.last().unwrap());
+    let crashed = image(dir.path());
+    let again = Served::start(Options { data_dir: Some(crashed.path().to_owned()), ..Options::default() }).await;
+    assert_eq!(again.get_tag(path).await, now);
+    again.ended().await.unwrap();
+
+    // Of those who saw the same state one wins.
+    let requests = (0..8).map(|_| send(put(1).header("if-match", &now)));
+    let replies = futures_util::future::join_all(requests).await;
+    assert_eq!(replies.iter().filter(|reply| reply.status == 204).count(), 1);
+    assert_eq!(replies.iter().filter(|reply| reply.status == 412).count(), 7);
+
+    let remove = || served.request(Method::DELETE, path);
+    refused(remove(), "if-match", &now).await;
+    assert_eq!(send(remove().header("if-match", tag().await)).await.status, 204);
+    assert_eq!(send(remove().header("if-match", "*")).await.problem().kind, "/problems/unknown-model");
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_become_of_a_model() {
+    let served = Served::start(Options::default()).await;
+    let tried = async |request: reqwest::RequestBuilder| {
+        let before = served.coordinator.models();
+        let reply = send(request).await;
+        assert_eq!((reply.status.as_u16(), reply.headers.get("etag")), (200, None), "{reply:?}");
+        assert_eq!(served.coordinator.models(), before);
+        let ordered: Ordered = reply.json();
+        assert!(ordered.dry_run && ordered.changed == (ordered.before != ordered.after));
+        ordered
+    };
+    let try_add = |bytes| octets(&served, Method::POST, "/v1/models/cpu?dry_run=true", bytes);
+    let first = tried(try_add(file(1))).await;
+    assert_eq!((first.action.as_str(), first.target.as_str()), ("model.add", "models/cpu"));
+    assert_eq!(first.after, json!({"version": 1, "digest": Digest::of(&file(1))}));
+    add(&served.coordinator, &model("cpu"), file(1));
+    let tag = |etag: Option<Digest>| etag.map(|etag| format!("\"{etag}\"")).unwrap();
+    assert_eq!(tag(first.etag), served.get_tag("/v1/models/cpu").await, "what it would be is what it is");
+    assert_eq!(tried(try_add(file(2))).await.after["version"], 2);
+    // It is checked like a real one.
+    let wider = ActorCritic::new(Config { hidden: vec![16], ..Config::default() }, 1).unwrap().save().unwrap();
+    assert_eq!(send(try_add(wider)).await.problem().field.as_deref(), Some("shape"));
+    let rollback = "/v1/models/cpu/rollback?dry_run=true";
+    assert_eq!(send(served.request(Method::POST, rollback)).await.problem().kind, "/problems/no-previous");
+    let serve = |version: u64| {
+        served.request(Method::PUT, "/v1/models/cpu/serving?dry_run=true").json(&json!({"version": version}))
+    };
+    assert_eq!(send(serve(2)).await.problem().field.as_deref(), Some("version"));
+    assert!(!tried(serve(1)).await.changed);
+    add(&served.coordinator, &model("cpu"), file(2));
+    order(&served.coordinator, &model("cpu"), Order::Serve(Serving { version: 2, pinned: false, canary: None }));
+    let back = tried(served.request(Method::POST, rollback)).await;
+    assert_eq!((&back.before["version"], back.after), (&json!(2), json!({"version": 1, "pinned": true})));
+    let end = tried(served.request(Method::DELETE, "/v1/models/cpu?dry_run=true")).await;
+    assert_eq!((end.action.as_str(), end.after, end.etag), ("model.remove", Value::Null, None));
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_of_models_come_by_page_and_prefix() {
+    let served = Served::start(Options::default()).await;
+    for name in ["team/cpu", "cpu", "team/io", "io", "team"] {
+        add(&served.coordinator, &model(name), file(1));
+    }
+    let names = async |query: &str| {
+        let page: Models = served.get(&format!("/v1/models{query}")).await.json();
+        let names: Vec<String> = page.models.iter().map(|model| model.name.to_string()).collect();
+        (names, page.next.map(|next| next.to_string()))
+    };
+    assert_eq!(names("").await.0, ["cpu", "io", "team", "team/cpu", "team/io"]);
+    let (first, next) = names("?limit=2").await;
+    assert_eq!((first, next.as_deref()), (vec!["cpu".to_owned(), "io".to_owned()], Some("io")));
+    // The place stays good when the model that it names was removed.
+    order(&served.coordinator, &model("io"), Order::Remove);
+    assert_eq!(
+        names("?limit=2&after=io").await,
+        (vec!["team".to_owned(), "team/cpu".to_owned()], Some("team/cpu".to_owned()))
+    );
+    assert_eq!(names("?limit=2&after=team%2Fcpu").await, (vec!["team/io".to_owned()], None));
+    assert_eq!(names("?prefix=team%2F").await.0, ["team/cpu", "team/io"]);
+    assert_eq!(names("?prefix=team%2F&limit=1").await, (vec!["team/cpu".to_owned()], Some("team/cpu".to_owned())));
+    for (query, field) in [("limit=0", "limit"), ("limit=1001", "limit"), ("after=A", "after"), ("name=cpu", "name")] {
+        let problem = served.get(&format!("/v1/models?{query}")).await.problem();
+        assert_eq!((problem.status, problem.field.as_deref()), (422, Some(field)), "{query}: {problem:?}");
+    }
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
 async fn answers_have_a_number_that_changes_with_what_is_served_and_with_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let coordinator = on_disk(dir.path()).unwrap();
@@ -413,15 +644,15 @@ async fn answers_have_a_number_that_changes_with_what_is_served_and_with_nothing
     };
     assert_eq!(told(&coordinator), None);
     let cpu = model("cpu");
-    coordinator.add_model(None, &cpu, file(1)).unwrap();
+    add(&coordinator, &cpu, file(1));
     let first = told(&coordinator);
     assert!(first.is_some());
-    coordinator.add_model(None, &cpu, file(2)).unwrap();
+    add(&coordinator, &cpu, file(2));
     assert_eq!(told(&coordinator), first, "nobody gets the second one yet");
     let serving = |version, canary| Serving { version, pinned: false, canary };
     let mut seen = vec![first];
     for changed in [serving(2, None), serving(1, Some(Canary { version: 2, share: 0.5 }))] {
-        coordinator.serve_model(None, &cpu, changed).unwrap();
+        order(&coordinator, &cpu, Order::Serve(changed));
         let now = told(&coordinator);
         assert!(now.is_some() && !seen.contains(&now), "{now:?} after {seen:?}");
         seen.push(now);
@@ -429,11 +660,11 @@ async fn answers_have_a_number_that_changes_with_what_is_served_and_with_nothing
     drop(coordinator);
     let coordinator = on_disk(dir.path()).unwrap();
     assert_eq!(told(&coordinator), seen[2], "the same after a restart");
-    coordinator.serve_model(None, &cpu, serving(1, None)).unwrap();
+    order(&coordinator, &cpu, Order::Serve(serving(1, None)));
     assert_eq!(told(&coordinator), first, "it follows from what is served alone");
     // A model of the same name and number with another file is another one.
-    coordinator.remove_model(None, &cpu).unwrap();
+    order(&coordinator, &cpu, Order::Remove);
     assert_eq!(told(&coordinator), None);
-    coordinator.add_model(None, &cpu, file(3)).unwrap();
+    add(&coordinator, &cpu, file(3));
     assert_ne!(told(&coordinator), first);
 }

@@ -38,6 +38,6 @@ async fn every_documented_route_exists_and_needs_the_token_if_it_says_so() {
             routes += 1;
         }
     }
-    assert_eq!(routes, 68);
+    assert_eq!(routes, 69);
     served.ended().await.unwrap();
 }

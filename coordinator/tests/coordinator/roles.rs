@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// Who may call an operation: the roles that it needs one of, none for those that need no token.
-const RULES: [(&str, &[Role]); 68] = [
+const RULES: [(&str, &[Role]); 69] = [
     ("register", &[Role::Agent]),
     ("heartbeat", &[Role::Agent]),
     ("heartbeats", &[Role::Agent]),
@@ -74,6 +74,7 @@ const RULES: [(&str, &[Role]); 68] = [
     ("clear_budget", &[Role::Operator]),
     ("create_token", &[Role::Admin]),
     ("list_tokens", &[Role::Admin]),
+    ("show_token", &[Role::Admin]),
     ("revoke_token", &[Role::Admin]),
     ("metrics", &[]),
     ("livez", &[]),

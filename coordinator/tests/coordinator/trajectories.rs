@@ -11,7 +11,7 @@ use meanfield_common::{
     action::{Action, Step},
     identity::{Category, Epoch},
     state::{LocalState, Unit},
-    trajectory::{Append, Appended, Recorded, Verdicts},
+    trajectory::{Append, Appended, Dropped, Recorded, Verdicts},
     wire::{Register, Registered},
 };
 use meanfield_coordinator::{
@@ -47,7 +47,7 @@ pub(crate) fn step(episode: u64, step: u32, level: u8) -> Recorded {
 }
 
 pub(crate) fn batch(epoch: Epoch, steps: impl IntoIterator<Item = Recorded>) -> Append {
-    Append { epoch, steps: steps.into_iter().collect::<Vec<_>>().try_into().unwrap(), dropped: 0 }
+    Append { epoch, steps: steps.into_iter().collect::<Vec<_>>().try_into().unwrap(), dropped: Dropped::default() }
 }
 
 /// All steps as an export has them.

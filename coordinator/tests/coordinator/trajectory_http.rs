@@ -11,6 +11,30 @@ use crate::{
 };
 
 #[tokio::test]
+async fn what_agents_say_they_dropped_is_counted_and_bounded() {
+    let served = Served::start(Options::default()).await;
+    let a = member(&served.coordinator, "a").await;
+    let hand_in = async |at: u32, dropped: Value| {
+        let mut body = serde_json::to_value(batch(a.epoch, [step(1, at, 9)])).unwrap();
+        body["dropped"] = dropped;
+        served.post(&format!("/v1/agents/{}/trajectories", a.agent), &body).await
+    };
+    assert_eq!(hand_in(1, json!(7)).await.status, 200);
+    assert_eq!(hand_in(1, json!(7)).await.status, 200, "known already, and not counted again");
+    for bad in [json!(1_000_000_001), json!(u64::MAX)] {
+        let problem = hand_in(2, bad.clone()).await.problem();
+        assert_eq!((problem.status, problem.field.as_deref()), (422, Some("dropped")), "{problem:?}");
+        assert_eq!(problem.bound.as_deref(), Some("at most 1000000000"));
+        assert!(problem.detail.contains(&bad.to_string()), "{problem:?}");
+    }
+    let dropped = "meanfield_coordinator_trajectory_dropped_steps_total";
+    assert_eq!(served.metric(dropped).await, 7.0, "what is refused is not counted");
+    assert_eq!(hand_in(2, json!(1_000_000_000)).await.status, 200);
+    assert_eq!(served.metric(dropped).await, 1_000_000_007.0);
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
 async fn steps_are_taken_as_json_and_in_the_stores_layout() {
     let served = Served::start(Options::default()).await;
     let a = member(&served.coordinator, "a").await;

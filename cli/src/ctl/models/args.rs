@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::BoolishValueParser};
 use meanfield_common::identity::ModelName;
 
-use crate::ctl::args::{Access, OfAll};
+use crate::ctl::args::{Access, Terms};
 
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
     /// List base models, and what agents get of each.
-    List(OfAll),
+    List(ListModels),
     /// Show a base model with its versions.
     Show(OfModel),
     /// Take in a version that `meanfield train` wrote; the first of a model is served at once.
@@ -20,9 +20,21 @@ pub enum ModelsCommand {
     /// Say which version agents get: promote, pin, or try one out on some.
     Serve(Serve),
     /// Go back to what agents got before the last change, and pin it.
-    Rollback(OfModel),
+    Rollback(ChangeModel),
     /// Forget a base model with all of its versions.
-    Remove(OfModel),
+    Remove(ChangeModel),
+}
+
+#[derive(Debug, Args)]
+pub struct ListModels {
+    /// Only models whose names begin so.
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
+    /// How many at most [default: all].
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    #[command(flatten)]
+    pub access: Access,
 }
 
 /// A base model.
@@ -35,10 +47,20 @@ pub struct OfModel {
     pub access: Access,
 }
 
+/// A change of a base model.
+#[derive(Debug, Args)]
+pub struct ChangeModel {
+    /// Its name.
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
 #[derive(Debug, Args)]
 pub struct Add {
     #[command(flatten)]
-    pub of: OfModel,
+    pub of: ChangeModel,
     /// The network (safetensors).
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -62,7 +84,7 @@ pub struct Download {
 #[derive(Debug, Args)]
 pub struct Serve {
     #[command(flatten)]
-    pub of: OfModel,
+    pub of: ChangeModel,
     /// What everybody gets who asks.
     #[arg(value_name = "VERSION")]
     pub number: u64,

@@ -6,7 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use meanfield_common::identity::{AgentName, PoolName};
 use meanfield_coordinator::access::{Pattern, Role, TokenId};
 
-use crate::{args::duration, ctl::args::Access};
+use crate::{
+    args::duration,
+    ctl::args::{Access, Terms},
+};
 
 #[derive(Debug, Subcommand)]
 pub enum TokensCommand {
@@ -14,6 +17,8 @@ pub enum TokensCommand {
     Create(Create),
     /// List tokens, without their secrets.
     List(List),
+    /// Show a token, without its secret.
+    Show(OfToken),
     /// Revoke a token: no request with it is taken any more.
     Revoke(Revoke),
 }
@@ -65,14 +70,33 @@ pub struct Create {
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
-    pub access: Access,
+    pub terms: Terms,
 }
 
 #[derive(Debug, Args)]
 pub struct List {
+    /// Only tokens of this role.
+    #[arg(long, value_enum)]
+    pub role: Option<RoleName>,
+    /// Only agents' tokens of this pool, also if it is not there any more.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<PoolName>,
+    /// Only tokens whose names begin so.
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
     /// How many at most [default: all].
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// A token.
+#[derive(Debug, Args)]
+pub struct OfToken {
+    /// Its id, as `list` has it.
+    #[arg(value_name = "ID")]
+    pub id: TokenId,
     #[command(flatten)]
     pub access: Access,
 }
@@ -83,5 +107,5 @@ pub struct Revoke {
     #[arg(value_name = "ID")]
     pub id: TokenId,
     #[command(flatten)]
-    pub access: Access,
+    pub terms: Terms,
 }
