@@ -100,6 +100,14 @@ fn a_refused_token_leaves_no_file_in_the_way_of_the_next_one() {
     shell.fails("tokens create shop --role agent --pool default --file shop.token", 1, &["shop.token", "exists"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
     assert_eq!(shell.json("tokens list")["tokens"].as_array().unwrap().len(), 1);
+
+    // A token that was made and could not be written is named, so that it can be revoked. No file may grow here.
+    let lost = shell.run("trap '' XFSZ; ulimit -f 0; meanfield ctl tokens create lost --role reader --file lost.token");
+    let said = String::from_utf8(lost.stderr).unwrap();
+    let tokens = shell.json("tokens list --prefix lost");
+    let id = tokens["tokens"][0]["id"].as_str().unwrap();
+    assert!(lost.status.code() == Some(1) && said.contains(&format!("tokens revoke {id}")), "{said}");
+    assert!(!shell.directory.path().join("lost.token").exists());
 }
 
 #[test]

@@ -24,7 +24,7 @@
 //! | `GET /v1/models/{model}/file` | the version that an agent gets, or any |
 //! | `PUT /v1/models/{model}/serving`, `POST .../rollback` | promotes, pins, tries out; goes back |
 //! | `PUT /v1/models/{model}/contributions/{id}` | what an agent has learnt |
-//! | `POST`, `GET /v1/tokens`, `DELETE /v1/tokens/{id}` | makes, lists and revokes tokens |
+//! | `POST`, `GET /v1/tokens`, `GET`, `DELETE /v1/tokens/{id}` | makes, lists, shows and revokes tokens |
 //! | `POST /v1/agents/{id}/trajectories` | takes recorded steps |
 //! | `GET /v1/agents/{id}/rewards` | the latest rewards of an agent |
 //! | `GET /v1/trajectories` | lists episodes by time, or the best and the worst |

@@ -295,7 +295,9 @@ impl Models {
         };
         let version = Version::of(network, Provenance { made_unix_ms, source })?;
         let promote = !model.serving.pinned && model.serving.canary.is_none();
-        let (next, said) = self.extended(name, &model, version, "model.average", promote);
+        let (next, mut said) = self.extended(name, &model, version, "model.average", promote);
+        // Nobody ordered it, so whoever watches hears of it here only.
+        said.after["served"] = promote.into();
         let number = next.as_ref().and_then(|next| next.versions.keys().last().copied());
         self.make(name, Some(&model), next, said, rest)?;
         Ok(number)

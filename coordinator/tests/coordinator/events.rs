@@ -140,6 +140,7 @@ async fn base_models_and_tokens_are_told_of_once_they_are_changed() {
     assert_eq!(told[1].2["after"]["version"], 2);
     assert_eq!(told[3].2["after"], json!({"version": 1, "pinned": true}));
     assert_eq!((&told[4].2["after"]["version"], &told[5].2["after"]), (&json!(3), &json!(null)));
+    assert_eq!(told[4].2["after"]["served"], false, "what was gone back to is pinned");
     let token = json!({"action": "token.create", "token": agent.view.id, "name": "shop", "role": "agent"});
     assert_eq!((&told[6].1, &told[6].2), (&Some(pool("default")), &token));
     drop(stream);
