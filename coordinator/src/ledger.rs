@@ -186,7 +186,9 @@ impl Ledger {
             None => {
                 let epoch = Epoch::FIRST;
                 let record = Record { pool, name, category, epoch, aspects, member: true, paused: false };
-                self.agents.insert(AgentId(Uuid::new_v4()), record).clone()
+                // Ordered by time: who registers together lies together, in the store and, after a start, in memory, and
+                // often reports together too.
+                self.agents.insert(AgentId(Uuid::now_v7()), record).clone()
             }
         };
         let record = self.agents.record(&entry);

@@ -246,12 +246,12 @@ impl Disk {
         &self,
         batch: &mut sled::Batch,
         summary: &mut Summary,
-        key: String,
+        key: &str,
         record: Option<&T>,
     ) -> Result<(), Error> {
         match record {
             Some(record) => {
-                let value = encode(&self.path, &key, record)?;
+                let value = encode(&self.path, key, record)?;
                 self.put(batch, summary, key.as_bytes(), value).map(drop)
             }
             None => self.remove(batch, summary, key.as_bytes()),
@@ -344,7 +344,7 @@ impl Store for Disk {
                     summary.agents += u64::from(self.put(&mut batch, &mut summary, &key, value)?);
                 }
                 Write::Capacity(pool, capacity) => {
-                    self.keep(&mut batch, &mut summary, format!("{CAPACITY}{pool}"), capacity.as_ref())?;
+                    self.keep(&mut batch, &mut summary, &format!("{CAPACITY}{pool}"), capacity.as_ref())?;
                 }
                 Write::Forecast(pool, forecast) => {
                     let key = format!("{FORECAST}{pool}");
@@ -356,10 +356,10 @@ impl Store for Disk {
                     }
                 }
                 Write::Token(id, record) => {
-                    self.keep(&mut batch, &mut summary, format!("{TOKEN}{id}"), record.as_ref())?;
+                    self.keep(&mut batch, &mut summary, &format!("{TOKEN}{id}"), record.as_ref())?;
                 }
                 Write::Model(name, document) => {
-                    self.keep(&mut batch, &mut summary, format!("{MODEL}{name}"), document.as_ref())?;
+                    self.keep(&mut batch, &mut summary, &format!("{MODEL}{name}"), document.as_ref())?;
                 }
                 Write::Paused(paused) => {
                     let value = encode(&self.path, "paused", paused)?;
@@ -370,15 +370,15 @@ impl Store for Disk {
                     self.put(&mut batch, &mut summary, FALLBACK, value)?;
                 }
                 Write::Pool(pool, record) => {
-                    self.keep(&mut batch, &mut summary, format!("{POOL}{pool}"), record.as_ref())?;
+                    self.keep(&mut batch, &mut summary, &format!("{POOL}{pool}"), record.as_ref())?;
                 }
                 Write::PoolOrder(pool, order) => {
                     let order = Some(order).filter(|order| **order != PoolOrder::default());
-                    self.keep(&mut batch, &mut summary, format!("{POOL_ORDER}{pool}"), order)?;
+                    self.keep(&mut batch, &mut summary, &format!("{POOL_ORDER}{pool}"), order)?;
                 }
                 Write::AgentOrder(id, order) => {
                     let order = Some(order).filter(|order| **order != AgentOrder::default());
-                    self.keep(&mut batch, &mut summary, format!("{AGENT_ORDER}{id}"), order)?;
+                    self.keep(&mut batch, &mut summary, &format!("{AGENT_ORDER}{id}"), order)?;
                 }
                 Write::Audit(entry) => {
                     let key = audit_key(entry.sequence);
