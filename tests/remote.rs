@@ -109,7 +109,8 @@ fn models_go_there_and_back_and_are_served_as_ordered() {
     for seed in 1..=2 {
         let network = ActorCritic::new(Config::preset_default(), seed).unwrap().save().unwrap();
         fs::write(secure.path().join(format!("{seed}.safetensors")), network).unwrap();
-        assert_eq!(secure.json(&format!("models add shop/cart {seed}.safetensors")), json!({ "version": seed }));
+        let added = secure.json(&format!("models add shop/cart {seed}.safetensors"));
+        assert_eq!(added["version"], seed, "{added}");
     }
     secure.ctl("models download shop/cart served.safetensors");
     secure.ctl("models download shop/cart second.safetensors --number 2");
@@ -125,7 +126,8 @@ fn models_go_there_and_back_and_are_served_as_ordered() {
     assert_eq!(shown["serving"], json!({ "version": 2, "pinned": true }));
     let table = secure.ctl("models show shop/cart");
     assert!(table.contains("SHA-256") && table.contains(shown["versions"][0]["digest"].as_str().unwrap()), "{table}");
-    assert_eq!(secure.json("models rollback shop/cart")["version"], 1);
+    let back = secure.json("models rollback shop/cart");
+    assert_eq!((&back["before"]["version"], &back["after"]["version"]), (&json!(2), &json!(1)), "{back}");
     secure.fails("models serve shop/cart 9", 3, "version: 9 is not one of 1, 2");
     secure.fails("models serve shop/cart 1 --canary 2 --share 2", 64, "share");
     secure.fails("models serve shop/cart 1 --canary 2", 64, "--share");
