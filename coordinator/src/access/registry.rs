@@ -164,7 +164,7 @@ impl Registry {
 
     fn bearer(&self, token: &[u8]) -> Result<Caller, Denied> {
         // The length of a token is no secret, its content takes the same time to compare wherever it differs.
-        if bool::from(token.ct_eq(self.own.expose().as_bytes())) {
+        if is_same(token, self.own.expose().as_bytes()) {
             return Ok(self.owner.clone());
         }
         let given = Credential::read(token).ok_or(Denied::Unknown)?;
@@ -199,6 +199,15 @@ impl Registry {
     }
 }
 
+/// Whether two texts are the same, in a time that depends on their lengths alone: word by word, which is several times as
+/// fast as byte by byte, and every request pays it.
+fn is_same(given: &[u8], own: &[u8]) -> bool {
+    let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, byte| (word << 8) | u64::from(*byte));
+    let (given_words, own_words) = (given.chunks(8).map(word), own.chunks(8).map(word));
+    let differs = given_words.zip(own_words).fold(0, |differs, (given, own)| differs | (given ^ own));
+    given.len() == own.len() && bool::from(differs.ct_eq(&0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +236,19 @@ mod tests {
             assert_eq!(registry.admit(wrong.as_bytes()).unwrap_err(), Denied::Unknown);
         });
         assert_eq!(counted.count_total, 0);
+    }
+
+    #[test]
+    fn only_the_same_text_is_the_same() {
+        let own = b"0123456789abcdefghij";
+        assert!(is_same(own, own) && is_same(b"", b""));
+        for place in 0..own.len() {
+            let mut other = *own;
+            other[place] ^= 0x80;
+            assert!(!is_same(&other, own), "{place}");
+            assert!(!is_same(&own[..place], own) && !is_same(own, &own[..place]), "{place}");
+        }
+        assert!(!is_same(b"\0\0", b"\0") && !is_same(b"\0", b""));
     }
 
     #[test]

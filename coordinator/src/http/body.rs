@@ -10,7 +10,7 @@ use std::{
 };
 
 use axum::{
-    body::Bytes,
+    body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Request},
     http::{HeaderMap, header, request::Parts},
     response::Response,
@@ -75,8 +75,9 @@ pub(super) async fn bytes(
             .blame("content-type")
             .bound(media_type));
     }
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if let Some(length) = announced.filter(|length| *length > limit) {
+    // What the head announces, if it does.
+    let announced = request.body().size_hint().exact();
+    if let Some(length) = announced.filter(|length| *length > limit as u64) {
         return Err(too_large(length.to_string()));
     }
     let Some(read) = within(time, Limited::new(request.into_body(), limit).collect()).await else {

@@ -8,11 +8,14 @@ use std::{cell::LazyCell, convert::Infallible, future::Future, sync::LazyLock};
 
 use axum::{
     body::Body,
-    http::{Method, Request, Response},
+    http::{HeaderName, Method, Request, Response},
 };
 use futures_util::future::Either;
 use meanfield_common::trace::{Context, HEADER};
 use tracing::{Instrument, Level, Span, field::Empty};
+
+/// Made once: a name that is text is looked up anew each time.
+const TRACEPARENT: HeaderName = HeaderName::from_static(HEADER);
 
 tokio::task_local! {
     /// What the request of this task belongs to.
@@ -32,7 +35,7 @@ pub(crate) fn follow<B, F>(
 where
     F: Future<Output = Result<Response<Body>, Infallible>>,
 {
-    let caller = request.headers().get(HEADER).and_then(|header| Context::parse(header.as_bytes()));
+    let caller = request.headers().get(TRACEPARENT).and_then(|header| Context::parse(header.as_bytes()));
     let (span, context) = open(request.method(), request.uri().path(), caller);
     let answer = answer(request);
     // Nobody looks, so nobody pays.
