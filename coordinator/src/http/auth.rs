@@ -12,7 +12,7 @@
 
 use axum::{
     extract::FromRequestParts,
-    http::{header, request::Parts},
+    http::{HeaderMap, header, request::Parts},
     response::Response,
 };
 use meanfield_common::{
@@ -33,11 +33,17 @@ macro_rules! extractors {
             #[derive(Debug, Clone)]
             pub struct $name(pub Caller);
 
+            impl $name {
+                pub(crate) fn admit(headers: &HeaderMap, coordinator: &Coordinator) -> Result<Self, Refusal> {
+                    admit(headers, coordinator, $needed).map(Self)
+                }
+            }
+
             impl FromRequestParts<Coordinator> for $name {
                 type Rejection = Response;
 
                 async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-                    admit(parts, coordinator, $needed).map(Self).map_err(|refusal| refusal.respond(coordinator))
+                    Self::admit(&parts.headers, coordinator).map_err(|refusal| refusal.respond(coordinator))
                 }
             }
         )*
@@ -57,9 +63,9 @@ extractors! {
     Anyone: None;
 }
 
-fn admit(parts: &Parts, coordinator: &Coordinator, needed: Option<Role>) -> Result<Caller, Refusal> {
+fn admit(headers: &HeaderMap, coordinator: &Coordinator, needed: Option<Role>) -> Result<Caller, Refusal> {
     let unauthorised = |detail| Refusal::new(Kind::Unauthorised, detail);
-    let given = parts.headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     let given = given.ok_or_else(|| unauthorised("there is no `Authorization: Bearer TOKEN` header"))?;
     let caller = coordinator.admit(given).map_err(|denied| match denied {
         Denied::Unknown => unauthorised("the token is not this coordinator's"),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use axum::{
+    BoxError,
     body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Request},
     http::{HeaderMap, header, request::Parts},
@@ -52,14 +53,18 @@ impl<const LIMIT: usize> FromRequest<Coordinator> for File<LIMIT> {
     }
 }
 
-pub(super) async fn read<T: DeserializeOwned>(request: Request, limits: &Limits) -> Result<T, Refusal> {
+pub(super) async fn read<T, B>(request: Request<B>, limits: &Limits) -> Result<T, Refusal>
+where
+    T: DeserializeOwned,
+    B: HttpBody<Error: Into<BoxError>>,
+{
     let bytes = bytes(request, "application/json", limits.body, limits.body_time).await?;
     serde_json::from_slice(&bytes).map_err(|_| explain::<T>(&bytes))
 }
 
 /// A body of one media type, of bounded size, and there within some time.
-pub(super) async fn bytes(
-    request: Request,
+pub(super) async fn bytes<B: HttpBody<Error: Into<BoxError>>>(
+    request: Request<B>,
     media_type: &'static str,
     limit: usize,
     time: Duration,
@@ -81,8 +86,7 @@ pub(super) async fn bytes(
         return Err(too_large(length.to_string()));
     }
     let Some(read) = within(time, Limited::new(request.into_body(), limit).collect()).await else {
-        let refusal = Refusal::new(Kind::SlowBody, "the body did not come to its end in time");
-        return Err(refusal.blame("body").bound(format!("there within {} s", time.as_secs_f64())));
+        return Err(slow(time));
     };
     read.map(Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
@@ -91,6 +95,12 @@ pub(super) async fn bytes(
             Refusal::new(Kind::UnreadableBody, format!("the body cannot be read: {error}"))
         }
     })
+}
+
+/// That a body, or a part of it, was not there in time.
+pub(super) fn slow(time: Duration) -> Refusal {
+    let refusal = Refusal::new(Kind::SlowBody, "the body did not come to its end in time");
+    refusal.blame("body").bound(format!("there within {} s", time.as_secs_f64()))
 }
 
 /// What comes of some work, if it is done in time. A body that has come with its head is handed over when it is asked for

@@ -3,11 +3,7 @@
 use std::{convert::Infallible, io, pin::pin, sync::Arc};
 
 use axum::{Router, body::Body, extract::Request, http::Response};
-use hyper::{
-    body::Incoming,
-    server::conn::http1,
-    service::{Service, service_fn},
-};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use rustls::ServerConfig;
 use tokio::{
@@ -19,7 +15,11 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::pace::{Paced, Phase};
-use crate::{coordinator::Coordinator, http::trace, metrics::Open};
+use crate::{
+    coordinator::Coordinator,
+    http::{self, trace},
+    metrics::Open,
+};
 
 pub(super) struct Connection {
     pub(super) coordinator: Coordinator,
@@ -62,7 +62,8 @@ impl Connection {
         let router = TowerToHyperService::new(self.router.clone());
         let answer = |request: Request<Incoming>| {
             phase.serving();
-            let (answer, phase) = (trace::follow(request, |request| router.call(request)), phase.clone());
+            let answer = trace::follow(request, |request| http::answer(&self.coordinator, &router, request));
+            let phase = phase.clone();
             async move {
                 let answer: Result<Response<Body>, Infallible> = answer.await;
                 phase.answered();

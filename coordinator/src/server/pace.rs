@@ -8,16 +8,17 @@
 use std::{
     future::Future,
     io, mem,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker},
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::unconstrained,
     time::{Instant, Sleep, sleep_until},
 };
 
@@ -59,6 +60,8 @@ pub(super) struct Paced<S> {
     phase: Phase,
     limits: Limits,
     timer: Pin<Box<Sleep>>,
+    /// Whom the timer wakes.
+    woken: Option<Waker>,
     /// When the last head began.
     head: Instant,
     /// When an answer was last seen to move, as of the last time that the timer fired.
@@ -73,7 +76,7 @@ impl<S> Paced<S> {
     pub(super) fn new(stream: S, phase: Phase, limits: Limits) -> Self {
         let now = Instant::now();
         let timer = Box::pin(sleep_until(now + limits.shortest_time()));
-        Self { stream, phase, limits, timer, head: now, moved: now, wrote: false, stalled: None }
+        Self { stream, phase, limits, timer, woken: None, head: now, moved: now, wrote: false, stalled: None }
     }
 
     fn heard(&mut self) {
@@ -95,8 +98,16 @@ impl<S> Paced<S> {
 
     /// Nothing moves: whether that was so for too long.
     fn wait<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        // Most of the time nothing has changed since the last look, which costs less than to ask the timer again.
+        if !self.timer.is_elapsed() && self.woken.as_ref().is_some_and(|woken| woken.will_wake(context.waker())) {
+            return Poll::Pending;
+        }
         loop {
-            ready!(self.timer.as_mut().poll(context));
+            // It must hear of the waker, also where a task has had its turn.
+            if pin!(unconstrained(self.timer.as_mut())).poll(context).is_pending() {
+                self.woken = Some(context.waker().clone());
+                return Poll::Pending;
+            }
             let now = Instant::now();
             if mem::take(&mut self.wrote) {
                 self.moved = now;
