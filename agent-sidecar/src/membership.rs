@@ -132,7 +132,8 @@ impl<L: Link> Membership<L> {
                 }
                 Err(Error::Unreachable(reason)) => {
                     if self.reached {
-                        warn!(agent = %self.register.name, reason, "lost the coordinator; going on alone");
+                        let word = if self.registered.is_some() { "lost" } else { "cannot reach" };
+                        warn!(agent = %self.register.name, reason, "{word} the coordinator; going on alone");
                     }
                     self.reached = false;
                     return Ok(None);

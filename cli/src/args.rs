@@ -103,6 +103,9 @@ pub struct CoordinatorArgs {
     /// How many pools there may be, those of the API included.
     #[arg(long, env = "MEANFIELD_MAX_POOLS", default_value_t = 1000, value_name = "COUNT")]
     pub max_pools: usize,
+    /// How many agents may ever register, each name counted once: none is forgotten, since epochs must keep growing.
+    #[arg(long, env = "MEANFIELD_MAX_AGENTS", default_value_t = 2_000_000, value_name = "COUNT")]
+    pub max_agents: usize,
     /// What the members of a pool may reserve together, such as `default=40,160Gi`: when not everybody's need fits, the
     /// least valuable ones yield. Pools without one are never scarce. An order by the API counts more.
     #[arg(long, env = "MEANFIELD_CAPACITY", value_delimiter = ';', value_parser = capacity, value_name = "POOL=CORES,MEMORY;...")]
@@ -402,7 +405,8 @@ pub enum Area {
     Coordinator,
     /// Simulated steps and requests per second on one core.
     Simulator,
-    /// Recorded steps made durable per second, beside the stores themselves with the same bytes.
+    /// Recorded steps made durable per second, beside the stores themselves with the same bytes, and a start with 2 GB of them
+    /// and many agents.
     Store,
     /// The binary, and the coordinator's memory with 10,000 agents.
     Size,
@@ -417,7 +421,7 @@ pub struct BenchArgs {
     /// What to measure.
     #[arg(value_enum)]
     pub area: Area,
-    /// Agents of the large runs (coordinator).
+    /// Agents of the large runs (coordinator, and the start of the store).
     #[arg(long, env = "MEANFIELD_BENCH_AGENTS", default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1000..=10_000_000))]
     pub agents: u64,
     /// Write the rows as JSON too.
@@ -436,6 +440,12 @@ pub struct CompletionsArgs {
     /// Which shell.
     #[arg(value_enum)]
     pub shell: Shell,
+}
+
+/// How many: at least one.
+pub fn count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "it must be a whole number from 1 on".to_owned())
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, ffi::OsString, fs, path::PathBuf};
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, error::ErrorKind};
 use clap_complete::Shell;
+use meanfield_coordinator::access::blank;
 use toml::Value;
 
 use crate::args::{Cli, Command};
@@ -169,7 +170,8 @@ fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let line = lines.collect::<Vec<_>>().join(" ");
-    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+    // clap repeats what was given, and that may be a token that was put where none belongs.
+    blank(line.strip_prefix("error: ").unwrap_or(&line).to_owned())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use meanfield_coordinator::{Clock, Coordinator, Options, models, serve, trajectories::Retention};
+use meanfield_coordinator::{Clock, Coordinator, Options, models, serve, tls, trajectories::Retention};
 use tokio::net::TcpListener;
 
 use crate::{args::CoordinatorArgs, signals, telemetry};
@@ -17,6 +17,7 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         gone_after: args.gone_after,
         pools: args.pools,
         max_pools: args.max_pools,
+        max_agents: args.max_agents,
         capacities: args.capacity,
         token: args.token,
         rates,
@@ -36,6 +37,10 @@ pub fn run(args: CoordinatorArgs) -> anyhow::Result<()> {
         exports: telemetry.exports(),
     };
     options.validate()?;
+    if let Some(files) = &options.tls {
+        // Before anything is made, or an address said that nobody answers.
+        tls::check(files).context("tls-cert, tls-key")?;
+    }
     options.check_listen(args.listen)?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -18,7 +18,7 @@ mod pattern;
 mod registry;
 mod role;
 
-pub use credential::TokenId;
+pub use credential::{TokenId, blank};
 pub use grant::{Grant, NewToken, Scope, TokenFilter, TokenRecord, TokenView};
 pub use pattern::Pattern;
 pub use registry::Caller;

@@ -12,6 +12,8 @@
 mod cuts;
 mod nodes;
 
+use std::collections::BTreeMap;
+
 use meanfield_common::{
     identity::AgentName,
     scarcity::{
@@ -283,17 +285,29 @@ impl Claims {
         Some(Scarcity { headroom, price, grant, valid_ms: None, advice, nodes })
     }
 
-    /// What operators see.
-    pub(crate) fn view(&self) -> Option<ScarcityView> {
+    /// What operators see, with so many of those who have a cap, [`LISTED`] at most.
+    pub(crate) fn view(&self, listed: usize) -> Option<ScarcityView> {
         let capacity = self.capacity().filter(|_| self.active())?;
         let Outcome { headroom, price, grants, capped } = self.outcome;
-        let yielding = |slot: &Slot| Some(Yielding { name: slot.name.clone(), grant: slot.grant? });
-        let mut yielding: Vec<_> = self.slots.iter().filter_map(yielding).collect();
-        yielding.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        yielding.truncate(LISTED);
+        let yielding = self.yielding(listed.min(LISTED));
         let (Settings { mode, ageing, .. }, nodes) = (self.settings, self.nodes());
         let cuts = self.cuts.by_reason().map(|(reason, open)| OpenCuts { reason, open }).collect();
         Some(ScarcityView { mode, ageing, capacity, nodes, headroom, price, grants, capped, yielding, cuts })
+    }
+
+    /// The first ones with a cap, in order of names. Nobody is looked at for none.
+    fn yielding(&self, listed: usize) -> Vec<Yielding> {
+        let mut first = BTreeMap::new();
+        let all = self.slots.iter().filter(|_| listed > 0);
+        for (slot, grant) in all.filter_map(|slot| slot.grant.map(|grant| (slot, grant))) {
+            if first.len() < listed {
+                first.insert(&slot.name, grant);
+            } else if first.last_key_value().is_some_and(|(last, _)| slot.name < **last) {
+                first.insert(&slot.name, grant);
+                first.pop_last();
+            }
+        }
+        first.into_iter().map(|(name, grant)| Yielding { name: name.clone(), grant }).collect()
     }
 
     /// A page of the ledger, in times of the coordinator's clock, and whether there is more.

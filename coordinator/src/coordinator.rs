@@ -11,8 +11,13 @@ use std::sync::{
 
 use meanfield_common::{
     identity::{AgentId, PoolName},
-    trajectory::{Append, Appended, Recorded},
+    trajectory::{Append, Appended},
     wire::{Answer, Heartbeat, Leave, Register, Registered},
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
 };
 
 use crate::{
@@ -29,7 +34,7 @@ use crate::{
     options::Options,
     store::{self, Store},
     token,
-    trajectories::{self, Origin, Trajectories},
+    trajectories::{self, Origin, Trajectories, import::Batch},
     view::{AgentView, Cursor, Filter, PoolView},
     writer::{Live, Outcome, Writer},
 };
@@ -51,7 +56,14 @@ struct Inner {
     metrics: Metrics,
     models: Models,
     draining: AtomicBool,
+    lists: Arc<Semaphore>,
+    transfers: Arc<Semaphore>,
 }
+
+/// How many lists of members are made at a time.
+const LISTS: usize = 1;
+/// How many exports and imports may be under way: each keeps a thread.
+pub(crate) const TRANSFERS: usize = 16;
 
 /// What a sweep found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -139,9 +151,20 @@ impl Coordinator {
             flush_seconds: metrics.store_flush_seconds.clone(),
         };
         let writer = Writer::start(store, ledger, live, clock.clone())?;
-        let inner =
-            Inner { options, clock, registry, membership, writer, log, trajectories, metrics, models, draining };
-        Ok(Self(Arc::new(inner)))
+        Ok(Self(Arc::new(Inner {
+            options,
+            clock,
+            registry,
+            membership,
+            writer,
+            trajectories,
+            log,
+            metrics,
+            models,
+            draining,
+            lists: Arc::new(Semaphore::new(LISTS)),
+            transfers: Arc::new(Semaphore::new(TRANSFERS)),
+        })))
     }
 
     /// The configuration.
@@ -228,8 +251,12 @@ impl Coordinator {
         Ok(appended)
     }
 
-    /// Takes steps from elsewhere, in order of episode and step, whether or not the agent is a member.
-    pub(crate) async fn import(&self, origin: Origin, received: u64, steps: Vec<Recorded>) -> Result<Appended, Error> {
+    /// Takes steps from elsewhere, whether or not the agent is a member, or says what would come of that.
+    pub(crate) async fn import(&self, batch: Batch, dry_run: bool) -> Result<Appended, Error> {
+        let Batch { origin, received, steps } = batch;
+        if dry_run {
+            return self.0.trajectories.weigh(origin, received, steps).await;
+        }
         self.0.trajectories.append(origin, received, steps).await
     }
 
@@ -255,6 +282,28 @@ impl Coordinator {
     #[must_use]
     pub fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: usize) -> Vec<AgentView> {
         self.0.membership.agents(filter, after, limit, self.0.clock.now())
+    }
+
+    /// The same on a thread that may be kept, a few at a time: of a million members it is a long look.
+    pub(crate) async fn page_aside(
+        &self,
+        filter: Filter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Vec<AgentView>, Error> {
+        let permit = Arc::clone(&self.0.lists).acquire_owned().await.map_err(|_| Error::Closed)?;
+        let coordinator = self.clone();
+        let look = move || {
+            let _permit = permit;
+            coordinator.page(&filter, after.as_ref(), limit)
+        };
+        // An error means that the look has panicked, which the panic hook has reported.
+        spawn_blocking(look).await.map_err(|_| Error::Closed)
+    }
+
+    /// Leave to send or take a file, until it is dropped; none while too many are.
+    pub(crate) fn transfer(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.transfers).try_acquire_owned().ok()
     }
 
     /// One member.
@@ -285,7 +334,7 @@ impl Coordinator {
     }
 
     /// Marks who has been silent for too long as suspect, and takes out who is gone; returns when that is durable.
-    /// Suspects still count in the mean field, and claim no more than they hold; the gone do neither. Also removes trajectories that are too old or too many.
+    /// Suspects still count in the mean field, and claim no more than they hold; the gone do neither.
     /// [`crate::serve`] calls this by itself.
     ///
     /// # Errors
@@ -313,8 +362,15 @@ impl Coordinator {
         if !gone.is_empty() {
             self.0.writer.submit(Change::Gone(gone)).await?;
         }
-        self.0.trajectories.retain().await?;
         Ok(swept)
+    }
+
+    /// Removes trajectories that are too old or too many. [`crate::serve`] calls this by itself.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn retain(&self) -> Result<(), Error> {
+        self.0.trajectories.retain().await
     }
 
     /// Returns when every change that was handed in before is durable.
@@ -341,7 +397,7 @@ impl Coordinator {
     /// Why requests are not welcome, if they are not. Anybody may read it, so it names no file.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
-        if self.0.draining.load(Ordering::Relaxed) {
+        if self.draining() {
             return Some("shutting down".to_owned());
         }
         let told = |what: &str, error: Error| match error {
@@ -357,9 +413,19 @@ impl Coordinator {
         }
     }
 
+    /// Looks at several things as one commit left them: whoever changes what was seen by its tag must have seen that.
+    pub(crate) fn at_once<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _settled = self.0.membership.settled();
+        look()
+    }
+
     /// Whether a token may be used for this member; who is no member is refused further on.
     pub(crate) fn covered(&self, caller: &Caller, agent: AgentId) -> bool {
         self.0.membership.identify(agent, |pool, name| caller.covers(pool, name)).unwrap_or(true)
+    }
+
+    pub(crate) fn draining(&self) -> bool {
+        self.0.draining.load(Ordering::Relaxed)
     }
 
     pub(crate) fn drain(&self) {

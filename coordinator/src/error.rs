@@ -46,6 +46,9 @@ pub enum Error {
     /// The pool is one of the configuration's, and would be there again after a restart.
     #[error("the pool \"{0}\" is configured at the start: take it out of the configuration instead")]
     ConfiguredPool(PoolName),
+    /// There is no room for another agent.
+    #[error("{0} agents have registered already, as many as --max-agents allows")]
+    TooManyAgents(usize),
     /// There is no room for another pool.
     #[error("there are {0} pools already, as many as --max-pools allows: remove some first")]
     TooManyPools(usize),

@@ -86,6 +86,7 @@ pub(crate) struct Aftermath {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     agents: Roll,
+    max_agents: usize,
     pools: Pools,
     /// The capacities of the configuration.
     capacities: BTreeMap<PoolName, Capacity>,
@@ -131,7 +132,8 @@ impl Ledger {
         let pools = Pools::new(&contents, &options.pools, options.max_pools);
         let capacities = options.capacities.iter().cloned().collect();
         let orders = Orders { settings: pools.settings(&contents), ..orders::of(&contents) };
-        Self { orders, pools, capacities, agents: Roll::new(contents.agents), tokens }
+        let (agents, max_agents) = (Roll::new(contents.agents), options.max_agents);
+        Self { orders, pools, capacities, agents, max_agents, tokens }
     }
 
     /// Decides a change: what it means for the live membership, and what the audit log says of it.
@@ -175,7 +177,7 @@ impl Ledger {
         if !self.orders.settings.contains_key(&pool) {
             return Err(Invalid::new("pool", pool, format!("one of {}", names(self.orders.settings.keys()))).into());
         }
-        let known = self.agents.named(&pool, &name);
+        let (known, registered) = (self.agents.named(&pool, &name), self.agents.len());
         let entry = match known.and_then(|id| self.agents.get_mut(id)) {
             Some(entry) => {
                 entry.epoch = entry.epoch.next();
@@ -183,6 +185,7 @@ impl Ledger {
                 (entry.category, entry.aspects) = (category, aspects);
                 entry.clone()
             }
+            None if registered >= self.max_agents => return Err(Error::TooManyAgents(registered)),
             None => {
                 let epoch = Epoch::FIRST;
                 let record = Record { pool, name, category, epoch, aspects, member: true, paused: false };

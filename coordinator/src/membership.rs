@@ -35,6 +35,7 @@ use meanfield_common::{
     scarcity::{Scarcity, Weight},
     wire::{Answer, Directives, Heartbeat},
 };
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{
     clock::Clock,
@@ -65,6 +66,7 @@ pub(crate) struct Membership {
     orders: Live,
     moves: Moves,
     events: Hub,
+    settled: RwLock<()>,
 }
 
 impl Membership {
@@ -79,6 +81,7 @@ impl Membership {
             orders: Live::default(),
             moves: Moves::default(),
             events: Hub::new(clock),
+            settled: RwLock::default(),
         };
         pools.iter().for_each(|pool| membership.pools.insert(Arc::new(Pool::new(pool.clone(), true))));
         membership
@@ -86,6 +89,16 @@ impl Membership {
 
     pub(crate) fn events(&self) -> &Hub {
         &self.events
+    }
+
+    /// While this is held, everything shows the same commit: what is ordered, its entity tags, and what came of it.
+    pub(crate) fn settled(&self) -> RwLockReadGuard<'_, ()> {
+        self.settled.read()
+    }
+
+    /// Has whoever wants that wait until a commit is in effect.
+    pub(crate) fn unsettle(&self) -> RwLockWriteGuard<'_, ()> {
+        self.settled.write()
     }
 
     pub(crate) fn orders(&self) -> &Live {

@@ -188,6 +188,7 @@ pub(crate) struct Board {
 pub(crate) struct Switches {
     pub(crate) paused: bool,
     pub(crate) fallback: bool,
+    pub(crate) agents_on_fallback: u64,
     pub(crate) audit_entries: u64,
     /// Spans that were exported, and spans that were given up.
     pub(crate) spans: [u64; 2],
@@ -230,6 +231,8 @@ pub struct Metrics {
     pool_headroom: Family<PartOfPool, Level>,
     pool_capacity: Family<PartOfPool, Level>,
     pool_nodes: Family<OfPool, Level>,
+    pool_fallback: Family<OfPool, Level>,
+    agents_on_fallback: Gauge,
     pool_scarcity_mode: Family<ModeOfPool, Level>,
     pool_cuts: Family<CutsOfPool, Level>,
     model_version: Family<OfModel, Level>,
@@ -273,6 +276,8 @@ impl Metrics {
             pool_headroom: Family::default(),
             pool_capacity: Family::default(),
             pool_nodes: Family::default(),
+            pool_fallback: Family::default(),
+            agents_on_fallback: Gauge::default(),
             pool_scarcity_mode: Family::default(),
             pool_cuts: Family::default(),
             model_version: Family::default(),
@@ -328,6 +333,10 @@ impl Metrics {
         registry.register("pool_headroom", "How much room the pool has, by part", self.pool_headroom.clone());
         let capacity = "What members may reserve together, in cores and gibibytes";
         registry.register("pool_capacity", capacity, self.pool_capacity.clone());
+        let on = "Whether the kill switch is on for a pool by itself";
+        registry.register("pool_fallback", on, self.pool_fallback.clone());
+        let on = "Agents for which the kill switch is on by themselves";
+        registry.register("agents_on_fallback", on, self.agents_on_fallback.clone());
         registry.register("pool_nodes", "Nodes that agents report as the capacity", self.pool_nodes.clone());
         let mode = "1 for what is made of too little, 0 for the rest";
         registry.register("pool_scarcity_mode", mode, self.pool_scarcity_mode.clone());
@@ -372,6 +381,7 @@ impl Metrics {
             &self.pool_price,
             &self.pool_grants,
             &self.pool_nodes,
+            &self.pool_fallback,
         ] {
             levels.clear();
         }
@@ -399,6 +409,7 @@ impl Metrics {
                 let label = PartOfPool { pool: label.pool.clone(), part };
                 set(&self.pool_headroom, &label, scarcity.map(|_| value));
             }
+            set(&self.pool_fallback, &label, Some(f64::from(u8::from(pool.fallback))));
             set(&self.pool_nodes, &label, Some(nodes.unwrap_or(0) as f64));
             let capacity = scarcity.map(|scarcity| scarcity.capacity);
             for (part, value) in [
@@ -420,6 +431,7 @@ impl Metrics {
         self.agents.get_or_create(&InState { state: State::Suspect }).set(count(suspect));
         self.paused.set(i64::from(switches.paused));
         self.fallback.set(i64::from(switches.fallback));
+        self.agents_on_fallback.set(count(switches.agents_on_fallback));
         self.audit_entries.set(count(switches.audit_entries));
         for (counter, now) in [&self.spans_exported, &self.spans_dropped].into_iter().zip(switches.spans) {
             counter.inc_by(now.saturating_sub(counter.get()));

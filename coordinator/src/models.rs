@@ -145,6 +145,9 @@ pub(crate) struct Said {
 
 /// The rest of the coordinator, as a change of a base model needs it.
 pub(crate) trait Rest {
+    /// Whether anything can be made durable. A file that is written for a change that cannot be might take another's place.
+    fn ready(&self) -> Result<(), crate::Error>;
+
     /// Makes durable, at once, what a model is from now on (none when it is forgotten) and what is said of that.
     fn commit(&self, name: &ModelName, document: Option<Document>, said: &Said) -> Result<(), crate::Error>;
 
@@ -323,6 +326,7 @@ impl Models {
         said: Said,
         rest: &dyn Rest,
     ) -> Result<(), crate::Error> {
+        rest.ready()?;
         if let (Some(files), Some(next)) = (&self.files, &next) {
             files.write(name, before, next)?;
         }

@@ -24,6 +24,8 @@ pub struct Options {
     pub pools: Vec<PoolName>,
     /// How many pools there may be; those that are there already are never too many.
     pub max_pools: usize,
+    /// How many agents may ever register, under names of their own: none is forgotten, since epochs must keep growing.
+    pub max_agents: usize,
     /// What the members of a pool may reserve together; pools that are not named are never scarce. An operator's word
     /// by the API counts more, and outlasts a restart.
     pub capacities: Vec<(PoolName, Capacity)>,
@@ -61,6 +63,7 @@ impl Default for Options {
             gone_after: Duration::from_secs(120),
             pools: DEFAULT_POOL.parse().into_iter().collect(),
             max_pools: 1000,
+            max_agents: 2_000_000,
             capacities: Vec::new(),
             token: None,
             rates: Rates::default(),

@@ -290,9 +290,9 @@ impl Pool {
         self.state.lock().latest
     }
 
-    /// How scarce its capacity is; none without one.
-    pub(crate) fn scarcity(&self) -> Option<ScarcityView> {
-        self.state.lock().claims.view()
+    /// How scarce its capacity is, with so many of those who have a cap; none without one.
+    pub(crate) fn scarcity(&self, listed: usize) -> Option<ScarcityView> {
+        self.state.lock().claims.view(listed)
     }
 
     /// What a member is told about scarcity.

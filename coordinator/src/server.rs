@@ -35,7 +35,7 @@ pub async fn serve(
     options.check_listen(address)?;
     let tls = options.tls.clone().map(tls::Current::load).transpose()?.map(Arc::new);
     tracing::info!(%address, tls = tls.is_some(), "serving");
-    let (sweeper, averager) = (Task::sweeper(coordinator.clone()), Task::averager(coordinator.clone()));
+    let tasks = [Task::sweeper, Task::remover, Task::averager].map(|task| task(coordinator.clone()));
     let reloader = tls.clone().map(|tls| Task::reloader(coordinator.clone(), tls));
     let router = http::router(coordinator.clone());
     let room = Arc::new(Semaphore::new(options.limits.connections));
@@ -85,7 +85,7 @@ pub async fn serve(
             tracing::warn!("grace is over: some requests were cut off");
         }
     }
-    for task in [sweeper, averager].into_iter().chain(reloader) {
+    for task in tasks.into_iter().chain(reloader) {
         task.end().await;
     }
     coordinator.flush().await?;

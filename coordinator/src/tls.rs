@@ -140,6 +140,14 @@ impl Stamp {
     }
 }
 
+/// Whether files can be used.
+///
+/// # Errors
+/// If they cannot.
+pub fn check(files: &Files) -> Result<(), Error> {
+    Current::load(files.clone()).map(drop)
+}
+
 /// The configuration of the latest files that were good.
 pub(crate) struct Current {
     files: Files,

@@ -88,11 +88,12 @@ impl Trajectories {
 
     /// Takes steps in order of episode and step, and returns when they are durable.
     pub(crate) async fn append(&self, origin: Origin, received: u64, steps: Vec<Recorded>) -> Result<Appended, Error> {
-        let Origin { agent, epoch, pool, category } = origin;
-        // Laid out here, so that the one thread that writes has less to do.
-        let run = |steps: Vec<_>| Run { bytes: layout::encode(received, &steps), steps };
-        let runs = by_episode(steps).into_iter().map(run).collect();
-        self.writer.append(Batch { agent, epoch, pool, category, received, runs }).await
+        self.writer.append(batch(origin, received, steps)).await
+    }
+
+    /// What would come of them.
+    pub(crate) async fn weigh(&self, origin: Origin, received: u64, steps: Vec<Recorded>) -> Result<Appended, Error> {
+        self.writer.weigh(batch(origin, received, steps)).await
     }
 
     /// Removes what is too old or too much.
@@ -104,6 +105,14 @@ impl Trajectories {
     pub(crate) fn hindrance(&self) -> Option<Error> {
         self.writer.hindrance()
     }
+}
+
+/// Laid out by whoever brings it, so that the one thread that writes has less to do.
+fn batch(origin: Origin, received: u64, steps: Vec<Recorded>) -> Batch {
+    let Origin { agent, epoch, pool, category } = origin;
+    let run = |steps: Vec<_>| Run { bytes: layout::encode(received, &steps), steps };
+    let runs = by_episode(steps).into_iter().map(run).collect();
+    Batch { agent, epoch, pool, category, received, runs }
 }
 
 /// Cuts steps that are in order where an episode ends. From the back, so that a batch of one episode, as most are, is not

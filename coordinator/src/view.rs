@@ -186,6 +186,19 @@ pub struct Standing {
     pub state: serde_json::Value,
 }
 
+/// Who is told to decide by the fallback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FallbackView {
+    /// Of what: `fallback`.
+    pub target: String,
+    /// Whether everybody is.
+    pub state: bool,
+    /// The pools that are by themselves.
+    pub pools: Vec<PoolName>,
+    /// How many agents are by themselves.
+    pub agents: usize,
+}
+
 /// A forecast network that a pool's agents share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ForecastView {

@@ -166,10 +166,14 @@ impl Work {
             tracing::debug!(changes = decided.len(), records = writes.len(), "committed");
         }
         self.live.log.append(draft);
+        let settling = self.live.membership.unsettle();
         self.put_in_effect(decided.iter().filter_map(|(decision, _)| decision.as_ref().ok()));
-        for (effect, reply) in decided {
+        let applied = decided.into_iter().map(|(effect, reply)| (effect.map(|effect| self.apply(effect)), reply));
+        let applied: Vec<_> = applied.collect();
+        drop(settling);
+        for (outcome, reply) in applied {
             // Whoever asked may have gone away; the change holds all the same.
-            let _ = reply.send(effect.map(|effect| self.apply(effect)));
+            let _ = reply.send(outcome);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::token;
 const PREFIX: &[u8] = b"mf_";
 const ID: usize = 16;
 const SECRET: usize = 64;
+const HIDDEN: &str = "(hidden)";
 
 /// The public part of a token: what it is listed and revoked by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -79,8 +80,12 @@ impl Credential {
 
 /// A text without the tokens in it: the coordinator's own, and whatever looks like one that it made.
 pub(crate) fn hide(text: String, own: &str) -> String {
-    const HIDDEN: &str = "(hidden)";
-    let mut text = if text.contains(own) { text.replace(own, HIDDEN) } else { text };
+    blank(if text.contains(own) { text.replace(own, HIDDEN) } else { text })
+}
+
+/// A text without the tokens in it that were made by the API.
+#[must_use]
+pub fn blank(mut text: String) -> String {
     let mut from = 0;
     while let Some(at) = text[from..].find("mf_").map(|at| from + at) {
         let end = text[at..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(text.len(), |end| at + end);

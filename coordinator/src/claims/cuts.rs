@@ -27,8 +27,9 @@ pub(crate) struct Cuts {
     ring: VecDeque<Cut>,
     /// How many there ever were.
     count: u64,
-    /// The cut of each slot that is open.
+    /// The cut of each slot that is open, and how many are for which reason.
     open: Vec<Option<Open>>,
+    counts: [u64; Reason::ALL.len()],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +63,7 @@ impl Cuts {
 
     /// Notes what an allocation made of the slots; `order` is as it left it.
     pub(crate) fn note(&mut self, slots: &[Slot], order: &[usize], enforced: bool, now: u64) {
+        (slots.len()..self.open.len()).for_each(|place| self.end(place, now));
         self.open.resize(slots.len(), None);
         let mut margin = margin(slots, order);
         let least: [Option<&Slot>; NAMED] = std::array::from_fn(|_| margin.next());
@@ -79,6 +81,7 @@ impl Cuts {
             self.end(place, now);
             self.count += 1;
             self.open[place] = Some(Open { number: self.count, reason });
+            self.counts[reason as usize] += 1;
             if self.ring.len() >= KEPT {
                 self.ring.pop_front();
             }
@@ -107,8 +110,9 @@ impl Cuts {
 
     /// Ends the cut of a slot, if one is open.
     pub(crate) fn end(&mut self, place: usize, now: u64) {
-        let open = self.open.get_mut(place).and_then(Option::take);
-        if let Some(cut) = open.and_then(|open| self.find(open.number)) {
+        let Some(open) = self.open.get_mut(place).and_then(Option::take) else { return };
+        self.counts[open.reason as usize] -= 1;
+        if let Some(cut) = self.find(open.number) {
             cut.until = Some(now);
         }
     }
@@ -121,10 +125,7 @@ impl Cuts {
 
     /// How many are open for each reason.
     pub(crate) fn by_reason(&self) -> impl Iterator<Item = (Reason, u64)> {
-        Reason::ALL.iter().map(|reason| {
-            let of = self.open.iter().flatten().filter(|open| open.reason == *reason);
-            (*reason, of.count() as u64)
-        })
+        Reason::ALL.iter().map(|reason| (*reason, self.counts[*reason as usize]))
     }
 
     /// The first `limit` after a number that a filter admits, and whether there are more. Times are of the coordinator's
@@ -244,6 +245,10 @@ mod tests {
     }
 
     fn open(cuts: &Cuts) -> u64 {
+        for (reason, count) in cuts.by_reason() {
+            let open = cuts.open.iter().flatten().filter(|open| open.reason == reason).count();
+            assert_eq!(open as u64, count, "{reason:?}");
+        }
         cuts.by_reason().map(|(_, count)| count).sum()
     }
 

@@ -56,6 +56,10 @@ struct ByWhom<'a>(&'a Coordinator, Option<&'a Actor>);
 
 impl Rest for ByWhom<'_> {
     /// Waits for the store's thread, as its callers wait for files.
+    fn ready(&self) -> Result<(), Error> {
+        self.0.0.writer.hindrance().map_or(Ok(()), Err)
+    }
+
     fn commit(&self, name: &ModelName, document: Option<Document>, said: &Said) -> Result<(), Error> {
         let Self(coordinator, by) = self;
         let Said { action, target, before, after } = said;
@@ -118,9 +122,16 @@ impl Coordinator {
     /// If there is no such model or version, a new version has another shape than the served one, the model was never served
     /// otherwise, the order was made for another state than there is, or the disk fails.
     pub fn order_model(&self, name: &ModelName, order: models::Order, terms: &Terms) -> Result<Ordered, Error> {
-        let ordered = self.0.models.order(name, order, terms, &ByWhom(self, terms.actor.as_ref()))?;
+        let ordered = self.0.models.order(name, order, terms, &ByWhom(self, terms.actor.as_ref()));
+        let ordered = ordered.inspect_err(|error| {
+            // Whoever asked is not told where files are.
+            if let Error::Models(models::Error::Io { .. } | models::Error::Damaged { .. }) = error {
+                tracing::error!(model = %name, %error, "cannot change a base model");
+            }
+        })?;
         if !ordered.dry_run {
             let actor = terms.actor.as_ref().map_or("the program", |actor| actor.name());
+            self.0.metrics.orders.inc();
             tracing::info!(actor, action = ordered.action, target = ordered.target, after = %ordered.after, "ordered");
         }
         Ok(ordered)

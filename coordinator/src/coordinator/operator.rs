@@ -22,9 +22,9 @@ use crate::{
     forecast::Forecast,
     ledger::Change,
     metrics::Switches,
-    orders::{Order, Ordered, Recorded, Resource, Terms},
+    orders::{Order, Ordered, Recorded, Resource, Scope, Terms},
     settings::Settings,
-    view::{BudgetView, CapacityView, CutFilter, CutPage, SettingsView, Standing},
+    view::{BudgetView, CapacityView, CutFilter, CutPage, FallbackView, SettingsView, Standing},
     writer::Outcome,
 };
 
@@ -238,11 +238,25 @@ impl Coordinator {
         self.0.membership.orders().fallback()
     }
 
+    /// Who is told to decide by the fallback.
+    #[must_use]
+    pub fn fallbacks(&self) -> FallbackView {
+        let orders = self.0.membership.orders().orders();
+        let pools = orders.pools.iter().filter(|(_, order)| order.fallback).map(|(pool, _)| pool.clone());
+        FallbackView {
+            target: Resource::Fallback(Scope::All).to_string(),
+            state: orders.fallback,
+            pools: pools.collect(),
+            agents: orders.agents.values().filter(|order| order.fallback).count(),
+        }
+    }
+
     pub(crate) fn switches(&self) -> Switches {
         let audit_entries = self.0.log.trail().head().sequence;
         Switches {
             paused: self.all_paused(),
             fallback: self.all_fallback(),
+            agents_on_fallback: self.fallbacks().agents as u64,
             audit_entries,
             spans: self.options().exports.counts(),
         }

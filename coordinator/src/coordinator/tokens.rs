@@ -39,6 +39,7 @@ impl Coordinator {
         if let Outcome::Ordered(tried) = self.0.writer.submit_on(change, terms).await? {
             return Ok(Made::Tried(tried));
         }
+        self.0.metrics.orders.inc();
         tracing::info!(token = %id, name = %view.name, role = view.role.name(), by = by.name(), "made a token");
         Ok(Made::Token(text, view, tag))
     }
@@ -55,6 +56,7 @@ impl Coordinator {
         let outcome = self.0.writer.submit_on(Change::Revoke(id, grant), terms).await?;
         let Outcome::Ordered(ordered) = outcome else { return Err(Error::Closed) };
         if !ordered.dry_run {
+            self.0.metrics.orders.inc();
             tracing::info!(token = %id, by = by.name(), "revoked a token");
         }
         Ok(*ordered)

@@ -78,7 +78,11 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Reader, selection: 
         return Refusal::from(error).respond(&coordinator);
     }
     // One more than asked for tells whether there is another page.
-    let mut agents = coordinator.page(&filter, after.as_ref(), limit + 1);
+    let listed = coordinator.page_aside(filter, after, limit + 1).await.map_err(Refusal::from);
+    let mut agents = match listed {
+        Ok(agents) => agents,
+        Err(refusal) => return refusal.respond(&coordinator),
+    };
     let more = agents.len() > limit;
     agents.truncate(limit);
     let last = agents.last().filter(|_| more);
@@ -133,8 +137,7 @@ impl Selection {
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Agent(agent): Agent) -> Response {
-    let view = coordinator.agent(agent);
-    terms::show(&coordinator, &Resource::Agent(agent), view)
+    terms::show(&coordinator, &Resource::Agent(agent), || coordinator.agent(agent))
 }
 
 /// Remove an agent, whatever its epoch, and take back what was ordered about it.

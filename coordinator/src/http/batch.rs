@@ -3,6 +3,8 @@
 //! Each is taken or refused as if it had come alone. Only a body that is no batch at all is refused whole, and then none
 //! of it was taken.
 
+use std::fmt;
+
 use axum::{
     body::Bytes,
     extract::{FromRequest, Request, State},
@@ -15,7 +17,10 @@ use meanfield_common::{
     invalid::Invalid,
     wire::{Answer, Heartbeat},
 };
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 use tokio::task::yield_now;
 
@@ -114,17 +119,52 @@ async fn compact(coordinator: &Coordinator, member: &Member, bytes: &[u8]) -> Re
 /// The frame of [`Heartbeats`]: what is in it is read one by one, so that one that is bad spoils no other.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Frame {
-    heartbeats: Vec<Box<RawValue>>,
+struct Frame<'a> {
+    #[serde(borrow)]
+    heartbeats: Counted<'a>,
+}
+
+/// As many of a list as may come, and how many there are: places for all of a long list of next to nothing would take
+/// many times its bytes.
+struct Counted<'a> {
+    first: Vec<&'a RawValue>,
+    count: usize,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Counted<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Counting)
+    }
+}
+
+struct Counting;
+
+impl<'de> Visitor<'de> for Counting {
+    type Value = Counted<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of heartbeats")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Counted<'de>, A::Error> {
+        let mut counted = Counted { first: Vec::new(), count: 0 };
+        while let Some(one) = list.next_element()? {
+            counted.count += 1;
+            if counted.count <= MOST {
+                counted.first.push(one);
+            }
+        }
+        Ok(counted)
+    }
 }
 
 async fn json(coordinator: &Coordinator, member: &Member, bytes: &[u8]) -> Result<Response, Refusal> {
     let Frame { heartbeats } = serde_json::from_slice(bytes).map_err(|_| body::explain::<Heartbeats>(bytes))?;
-    if heartbeats.len() > MOST {
-        return Err(Invalid::new("heartbeats", heartbeats.len(), format!("at most {MOST} of them")).into());
+    if heartbeats.count > MOST {
+        return Err(Invalid::new("heartbeats", heartbeats.count, format!("at most {MOST} of them")).into());
     }
-    let mut answers = Vec::with_capacity(heartbeats.len());
-    for (number, one) in heartbeats.iter().enumerate() {
+    let mut answers = Vec::with_capacity(heartbeats.count);
+    for (number, one) in heartbeats.first.iter().enumerate() {
         if number % TURN == TURN - 1 {
             yield_now().await;
         }

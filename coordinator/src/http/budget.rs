@@ -17,8 +17,8 @@ use crate::{coordinator::Coordinator, orders::Resource, view::BudgetView};
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let view = coordinator.budget(&pool);
-    terms::show(&coordinator, &Resource::Budget(pool), view)
+    let resource = Resource::Budget(pool.clone());
+    terms::show(&coordinator, &resource, || coordinator.budget(&pool))
 }
 
 ordered! {

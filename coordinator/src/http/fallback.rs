@@ -10,25 +10,25 @@ use super::{
     auth::{Operator, Reader},
     body::{Agent, Pool},
     openapi::{AgentOrdering, Naming, OrderingAll, PoolOrdering, Pooling, Viewing},
-    terms::{DryRun, IfMatch, order, standing},
+    terms::{DryRun, IfMatch, order, show, standing},
 };
 use crate::{
     coordinator::Coordinator,
     orders::{Order, Resource, Scope, Terms},
-    view::Standing,
+    view::{FallbackView, Standing},
 };
 
-/// Show whether everybody is told to decide by the fallback.
+/// Show whether everybody is told to decide by the fallback, and who else is.
 #[utoipa::path(
     get,
     path = "/v1/fallback",
     operation_id = "show_fallback",
     tag = "control",
-    responses((status = 200, description = "The switch", body = Standing, headers(("ETag" = String))), Viewing),
+    responses((status = 200, description = "The switches", body = FallbackView, headers(("ETag" = String))), Viewing),
     security(("token" = ["reader"]))
 )]
 pub async fn show_all(State(coordinator): State<Coordinator>, _: Reader) -> Response {
-    standing(&coordinator, &Resource::Fallback(Scope::All))
+    show(&coordinator, &Resource::Fallback(Scope::All), || Ok(coordinator.fallbacks()))
 }
 
 /// Have everybody, also those who join later, decide by the fallback now.

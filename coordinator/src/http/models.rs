@@ -6,7 +6,7 @@
 //! Whatever waits for the disk does so on a thread that may be blocked.
 
 use axum::{
-    extract::{FromRequestParts, Path, Query, State},
+    extract::{FromRequestParts, Path, State},
     http::{HeaderMap, HeaderName, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -27,7 +27,7 @@ use super::{
     forecast::has,
     openapi::{Contributing, ModelRemoving, ModelServing, Modelling, RollingBack, Selecting, Teaching},
     problem::{Kind, Refusal, respond},
-    query::ByName,
+    query::{ByName, number, pairs, unknown},
     terms::{DryRun, IfMatch, answer, detailed, shown},
 };
 use crate::{
@@ -353,16 +353,6 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(move || span.in_scope(|| work(&coordinator))).await.unwrap_or(Err(Error::Closed))
 }
 
-fn pairs(parts: &Parts) -> Result<Vec<(String, String)>, Refusal> {
-    let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-    query.map(|Query(pairs)| pairs).map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))
-}
-
-fn unknown(key: &str, known: &str) -> Refusal {
-    let refusal = Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"));
-    refusal.blame(key.to_owned()).bound(format!("one of {known}"))
-}
-
 /// Which file is asked for.
 #[derive(Debug, Default)]
 pub struct Asked {
@@ -375,11 +365,7 @@ impl Asked {
         let mut asked = Self::default();
         for (key, value) in pairs {
             match key.as_str() {
-                "version" => {
-                    let number =
-                        value.parse().map_err(|_| Invalid::new("version", format!("{value:?}"), "a whole number"));
-                    asked.version = Some(number?);
-                }
+                "version" => asked.version = Some(number("version", &value)?),
                 "agent" if value.is_empty() || value.len() > LONGEST_AGENT => {
                     let bound = format!("1 to {LONGEST_AGENT} bytes long");
                     return Err(Invalid::new("agent", format!("{value:?}"), bound).into());

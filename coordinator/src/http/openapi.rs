@@ -82,7 +82,7 @@ macro_rules! refusals {
 refusals! {
     /// Why a registration is refused.
     Registering: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
-        Unavailable;
+        Unavailable TooManyAgents;
     /// Why a heartbeat is refused.
     Heartbeating: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType MalformedJson InvalidValue UnknownField MissingField
         UnknownAgent StaleEpoch ReplayedSequence ConflictingSequence StaleRound;
@@ -95,7 +95,7 @@ refusals! {
     /// Why a request about one agent is refused.
     Naming: InvalidValue UnknownAgent Unavailable;
     /// Why a list of agents is refused.
-    Listing: InvalidValue UnknownField UnknownPool;
+    Listing: InvalidValue UnknownField UnknownPool Unavailable;
     /// Why a forecast network is not given out.
     Downloading: InvalidValue UnknownPool NoForecast;
     /// Why a version of a base model is refused.
@@ -112,8 +112,11 @@ refusals! {
         UnknownAgent StaleEpoch ConflictingStep Unavailable;
     /// Why a question about trajectories is refused.
     Asking: InvalidValue UnknownField Unavailable;
+    /// Why no file of steps is given.
+    Exporting: InvalidValue UnknownField TooManyTransfers Unavailable;
     /// Why a file of steps is refused.
-    Importing: UnreadableBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField ConflictingStep Unavailable;
+    Importing: UnreadableBody SlowBody BodyTooLarge UnsupportedMediaType InvalidValue UnknownField ConflictingStep
+        TooManyTransfers Unavailable;
     /// Why a look at one pool is refused.
     Pooling: InvalidValue UnknownPool;
     /// Why no token is made.

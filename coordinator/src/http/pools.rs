@@ -71,8 +71,8 @@ pub async fn list(State(coordinator): State<Coordinator>, _: Reader, page: ByNam
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let view = coordinator.pool(&pool);
-    terms::show(&coordinator, &Resource::Pool(pool), view)
+    let resource = Resource::Pool(pool.clone());
+    terms::show(&coordinator, &resource, || coordinator.pool(&pool))
 }
 
 /// Make a pool, or give one new settings.
@@ -139,8 +139,8 @@ pub async fn remove(
     security(("token" = ["reader"]))
 )]
 pub async fn show_capacity(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let view = coordinator.capacity(&pool);
-    terms::show(&coordinator, &Resource::Capacity(pool), view)
+    let resource = Resource::Capacity(pool.clone());
+    terms::show(&coordinator, &resource, || coordinator.capacity(&pool))
 }
 
 ordered! {

@@ -84,6 +84,8 @@ kinds! {
     ConfiguredPool = "configured-pool", CONFLICT, "The pool is configured at the start";
     /// There is no room for another pool.
     TooManyPools = "too-many-pools", CONFLICT, "There are too many pools";
+    /// There is no room for another agent.
+    TooManyAgents = "too-many-agents", CONFLICT, "Too many agents have registered";
     /// No token has this id.
     UnknownToken = "unknown-token", NOT_FOUND, "There is no such token";
     /// There is no room for another token.
@@ -106,6 +108,8 @@ kinds! {
     ConflictingStep = "conflicting-step", CONFLICT, "The step was recorded with other content";
     /// The round is over.
     StaleRound = "stale-round", CONFLICT, "The round is over";
+    /// As many files as may be are being sent or taken.
+    TooManyTransfers = "too-many-transfers", TOO_MANY_REQUESTS, "Too many files are under way";
     /// The store failed or is closed.
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The store cannot be written";
 }
@@ -132,6 +136,12 @@ impl Refusal {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let refusal = Self::new(Kind::TooManyRequests, format!("try again in {seconds} s"));
         Self { retry_after: Some(seconds), ..refusal }
+    }
+
+    /// A refusal while too many files are under way.
+    pub(crate) fn busy(most: usize) -> Self {
+        let refusal = Self::new(Kind::TooManyTransfers, format!("{most} exports and imports are under way"));
+        Self { retry_after: Some(1), ..refusal }.bound(format!("at most {most} at once"))
     }
 
     pub(crate) fn blame(mut self, field: impl Into<String>) -> Self {
@@ -209,6 +219,7 @@ impl From<Error> for Refusal {
             Error::NoForecast(_) => Self::new(Kind::NoForecast, detail),
             Error::PoolInUse { .. } => Self::new(Kind::PoolInUse, detail),
             Error::ConfiguredPool(_) => Self::new(Kind::ConfiguredPool, detail),
+            Error::TooManyAgents(_) => Self::new(Kind::TooManyAgents, detail),
             Error::TooManyPools(_) => Self::new(Kind::TooManyPools, detail),
             Error::Precondition { condition, current, .. } => {
                 let tag = current.map(|tag| format!("\"{tag}\""));
@@ -238,14 +249,18 @@ impl From<Error> for Refusal {
             Error::Models(models::Error::Invalid(invalid)) => invalid.into(),
             Error::Models(models::Error::Unknown(_)) => Self::new(Kind::UnknownModel, detail),
             Error::Models(models::Error::NoPrevious(_)) => Self::new(Kind::NoPrevious, detail),
-            Error::Models(models::Error::Io { .. } | models::Error::Damaged { .. }) => {
-                Self::new(Kind::Unavailable, detail)
-            }
-            Error::Store(_) | Error::Closed | Error::Token(_) | Error::Tls(_) | Error::Io { .. } => {
-                Self::new(Kind::Unavailable, detail)
-            }
+            // Where files are is for the log, not for whoever has a token.
+            Error::Models(models::Error::Io { reason, .. }) => unusable(&detail, &reason.to_string()),
+            Error::Models(models::Error::Damaged { reason, .. }) => unusable(&detail, &reason),
+            Error::Store(error) => unusable(&detail, &error.reason()),
+            Error::Closed | Error::Token(_) | Error::Tls(_) | Error::Io { .. } => Self::new(Kind::Unavailable, detail),
         }
     }
+}
+
+fn unusable(detail: &str, reason: &str) -> Refusal {
+    tracing::debug!(error = detail, "refused for the disk's sake");
+    Refusal::new(Kind::Unavailable, format!("the disk cannot be used: {reason}"))
 }
 
 /// Turns what a handler came to into a response.

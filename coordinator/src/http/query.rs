@@ -23,23 +23,6 @@ pub(super) fn pairs(parts: &Parts) -> Result<Vec<(String, String)>, Refusal> {
     Ok(query.0)
 }
 
-/// A query without parameters. Changes that have no dry run take nothing else, so that nobody who asks for one finds the
-/// change made.
-#[derive(Debug, Clone, Copy)]
-pub struct NoQuery;
-
-impl FromRequestParts<Coordinator> for NoQuery {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let checked = pairs(parts).and_then(|pairs| match pairs.first() {
-            Some((key, _)) => Err(unknown(key, "none")),
-            None => Ok(Self),
-        });
-        checked.map_err(|refusal| refusal.respond(coordinator))
-    }
-}
-
 /// A page of things that are listed in order of their names: `limit`, `after` and `prefix`.
 #[derive(Debug)]
 pub struct ByName {
@@ -93,7 +76,7 @@ impl ByName {
 pub(super) fn unknown(key: &str, known: &str) -> Refusal {
     Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"))
         .blame(key)
-        .bound(format!("one of {known}"))
+        .bound(if known.contains(',') { format!("one of {known}") } else { known.to_owned() })
 }
 
 /// How many to list.

@@ -34,8 +34,8 @@ use crate::{
     security(("token" = ["reader"]))
 )]
 pub async fn show(State(coordinator): State<Coordinator>, _: Reader, Pool(pool): Pool) -> Response {
-    let view = coordinator.scarcity_settings(&pool);
-    terms::show(&coordinator, &Resource::Scarcity(pool), view)
+    let resource = Resource::Scarcity(pool.clone());
+    terms::show(&coordinator, &resource, || coordinator.scarcity_settings(&pool))
 }
 
 ordered! {

@@ -3,7 +3,7 @@
 //! A query parameter that does not exist is refused: whoever mistypes `dry_run` must not find the change made.
 
 use axum::{
-    extract::{FromRequestParts, Query},
+    extract::FromRequestParts,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -13,7 +13,8 @@ use utoipa::IntoParams;
 
 use super::{
     agents::encode,
-    problem::{Kind, Refusal, respond},
+    problem::{Refusal, respond},
+    query::{pairs, unknown},
 };
 use crate::{
     access::Caller,
@@ -50,21 +51,30 @@ impl FromRequestParts<Coordinator> for Terms {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
-        let dry_run = dry_run(parts).map_err(|refusal| refusal.respond(coordinator))?;
+        let Dry(dry_run) = Dry::from_request_parts(parts, coordinator).await?;
         let [if_match, if_none_match] =
             [header::IF_MATCH, header::IF_NONE_MATCH].map(|name| condition(&parts.headers, &name));
         Ok(Self { actor: None, if_match, if_none_match, dry_run })
     }
 }
 
+/// The one term of a change of what has no entity tag: whether it shall only be tried.
+#[derive(Debug, Clone, Copy)]
+pub struct Dry(pub bool);
+
+impl FromRequestParts<Coordinator> for Dry {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, coordinator: &Coordinator) -> Result<Self, Response> {
+        dry_run(parts).map(Self).map_err(|refusal| refusal.respond(coordinator))
+    }
+}
+
 fn dry_run(parts: &Parts) -> Result<bool, Refusal> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
-        .map_err(|error| Refusal::new(Kind::InvalidValue, error.to_string()).blame("query"))?;
     let mut dry_run = false;
-    for (key, value) in pairs {
+    for (key, value) in pairs(parts)? {
         if key != "dry_run" {
-            let refusal = Refusal::new(Kind::UnknownField, format!("there is no query parameter {key:?}"));
-            return Err(refusal.blame(key).bound("dry_run"));
+            return Err(unknown(&key, "dry_run"));
         }
         let parsed = value.parse();
         dry_run = parsed.map_err(|_| Invalid::new("dry_run", format!("{value:?}"), "true or false"))?;
@@ -126,8 +136,12 @@ pub(super) fn standing(coordinator: &Coordinator, resource: &Resource) -> Respon
 }
 
 /// Answers with a view of what can be ordered, and the tag of its state.
-pub(super) fn show<V: Serialize>(coordinator: &Coordinator, resource: &Resource, view: Result<V, Error>) -> Response {
-    let found = view.and_then(|view| Ok((view, coordinator.standing(resource)?.1)));
+pub(super) fn show<V: Serialize>(
+    coordinator: &Coordinator,
+    resource: &Resource,
+    view: impl FnOnce() -> Result<V, Error>,
+) -> Response {
+    let found: Result<_, Error> = coordinator.at_once(|| Ok((view()?, coordinator.standing(resource)?.1)));
     respond(coordinator, found.map_err(Refusal::from).and_then(|(view, tag)| shown(&view, tag)))
 }
 

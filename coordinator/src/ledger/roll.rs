@@ -49,6 +49,10 @@ impl Roll {
         roll
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// One that nobody has the id or the name of.
     pub(super) fn insert(&mut self, id: AgentId, record: Record) -> &mut Entry {
         let Record { pool, name, category, epoch, aspects, member, paused } = record;

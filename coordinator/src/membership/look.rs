@@ -86,22 +86,22 @@ impl Membership {
 
     pub(crate) fn pools(&self) -> Vec<PoolView> {
         let orders = self.orders.orders();
-        self.pools.all().iter().map(|pool| pool_view(pool, orders.pool(&pool.name))).collect()
+        self.pools.all().iter().map(|pool| pool_view(pool, orders.pool(&pool.name), usize::MAX)).collect()
     }
 
-    /// The same for metrics.
+    /// The same for metrics, which nobody needs a token for: no look at anybody is taken for them.
     pub(crate) fn boards(&self) -> Vec<Board> {
         let orders = self.orders.orders();
         let board = |pool: &Arc<Pool>| {
             let (settings, nodes) = pool.scarcity_settings();
-            Board { pool: pool_view(pool, orders.pool(&pool.name)), mode: settings.mode, nodes }
+            Board { pool: pool_view(pool, orders.pool(&pool.name), 0), mode: settings.mode, nodes }
         };
         self.pools.all().iter().map(board).collect()
     }
 
     pub(crate) fn pool(&self, name: &PoolName) -> Result<PoolView, Error> {
         let pool = self.pools.known(name)?;
-        Ok(pool_view(&pool, self.orders.orders().pool(name)))
+        Ok(pool_view(&pool, self.orders.orders().pool(name), usize::MAX))
     }
 
     /// Recomputes every pool's sums from its members and compares. True says that they agree; meaningful only while
@@ -130,7 +130,7 @@ impl Membership {
     }
 }
 
-fn pool_view(pool: &Pool, ordered: PoolOrder) -> PoolView {
+fn pool_view(pool: &Pool, ordered: PoolOrder, listed: usize) -> PoolView {
     let sums = pool.sums();
     PoolView {
         name: pool.name.clone(),
@@ -141,7 +141,7 @@ fn pool_view(pool: &Pool, ordered: PoolOrder) -> PoolView {
         mean_field: sums.auxiliary().into(),
         mean_reward: sums.mean_reward(),
         team_reward: pool.settings().team_reward.of(&sums),
-        scarcity: pool.scarcity(),
+        scarcity: pool.scarcity(listed),
         forecast: pool.forecast().map(|forecast| forecast.view()),
         fallback: ordered.fallback,
         budget: ordered.budget,

@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use meanfield_common::{digest::Digest, identity::ModelName};
+use meanfield_common::{digest::Digest, identity::ModelName, invalid::Invalid};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Model, Provenance, Serving, Version};
@@ -29,6 +29,8 @@ const UNKNOWN: &str = "models.unknown";
 const DRAFT: &str = "new";
 const OLD_DOCUMENT: &str = "model.json";
 const FORMAT: u32 = 1;
+/// On every file system that is in use, with room for the number in `models.unknown`.
+const LONGEST_FILE_NAME: usize = 235;
 
 /// What the store holds of a base model: all but the networks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -166,6 +168,10 @@ impl Files {
     /// Writes the versions of a model that it did not have before.
     pub(super) fn write(&self, name: &ModelName, before: Option<&Model>, model: &Model) -> Result<(), Error> {
         let directory = self.directory(name);
+        if file_safe(name).len() > LONGEST_FILE_NAME {
+            let bound = format!("at most {LONGEST_FILE_NAME} bytes, each / counted three times");
+            return Err(Invalid::new("model", name, bound).into());
+        }
         fs::create_dir_all(&directory).map_err(failed(&directory))?;
         for (number, version) in &model.versions {
             if before.is_none_or(|before| !before.versions.contains_key(number)) {

@@ -36,6 +36,19 @@ impl Task {
         })
     }
 
+    /// Removes trajectories that are too old or too many. Apart from the sweeper: nobody may stay a member because a disk is slow.
+    pub(super) fn remover(coordinator: Coordinator) -> Self {
+        Self::every(Duration::from_secs(1), tracing::info_span!("remover"), move || {
+            let coordinator = coordinator.clone();
+            async move {
+                if let Err(error) = coordinator.retain().await {
+                    // The store has failed for good, and has said so.
+                    tracing::debug!(%error, "retention");
+                }
+            }
+        })
+    }
+
     /// Has base models follow their agents.
     pub(super) fn averager(coordinator: Coordinator) -> Self {
         let period = coordinator.options().models.every;

@@ -20,6 +20,9 @@ use super::{
     store::{Direction, Error, Store, Table, Writes},
 };
 
+/// The most steps of an episode, since one is read at once wherever it has to be compared, exported or drawn from.
+pub(super) const LONGEST: u64 = 100_000;
+
 /// The version of the index.
 const FORMAT: u8 = 1;
 
@@ -56,6 +59,8 @@ pub(super) struct Segment {
 pub(super) enum Refused {
     /// This place has other content.
     Conflict { episode: u64, step: u32 },
+    /// The episode would be longer than any may be.
+    TooLong { episode: u64, steps: u64 },
     /// What waits has to be committed first: this batch has to be compared with it.
     Later,
     /// What it has to be compared with cannot be read.
@@ -86,6 +91,8 @@ enum Fresh {
     All,
     Some(Vec<Recorded>),
 }
+
+type Decided = (EpisodeId, Option<Summary>, usize, Fresh);
 
 impl Books {
     /// Reads what the store holds of segments and commits, and removes segments that were dropped half-way.
@@ -126,26 +133,14 @@ impl Books {
         }
     }
 
+    /// What would come of a batch.
+    pub(super) fn weigh(&self, batch: &Batch) -> Result<Appended, Refused> {
+        self.decide(batch).map(|(appended, _)| appended)
+    }
+
     /// Takes a batch, to be committed with the others that wait. One that is refused is left as it is.
     pub(super) fn take(&mut self, batch: &mut Batch, now: u64) -> Result<Appended, Refused> {
-        let mut decided = Vec::with_capacity(batch.runs.len());
-        let mut appended = Appended::default();
-        for (at, run) in batch.runs.iter().enumerate() {
-            let Some(first) = run.steps.first() else { continue };
-            let id = EpisodeId { agent: batch.agent, epoch: batch.epoch, episode: first.episode };
-            let summary = self.summary(&id)?;
-            let fresh = match &summary {
-                Some(summary) if first.step <= summary.last => self.compare(&id, summary, run)?,
-                _ => Fresh::All,
-            };
-            let new = match &fresh {
-                Fresh::All => run.steps.len(),
-                Fresh::Some(steps) => steps.len(),
-            };
-            appended.stored += new as u64;
-            appended.known += (run.steps.len() - new) as u64;
-            decided.push((id, summary, at, fresh));
-        }
+        let (appended, decided) = self.decide(batch)?;
         for (id, summary, at, fresh) in decided {
             let put = match fresh {
                 Fresh::All => {
@@ -160,6 +155,33 @@ impl Books {
             put.map_err(Refused::Failed)?;
         }
         Ok(appended)
+    }
+
+    /// What is new in each run of a batch, by its place there, and how much that is in all.
+    fn decide(&self, batch: &Batch) -> Result<(Appended, Vec<Decided>), Refused> {
+        let mut decided = Vec::with_capacity(batch.runs.len());
+        let mut appended = Appended::default();
+        for (at, run) in batch.runs.iter().enumerate() {
+            let Some(first) = run.steps.first() else { continue };
+            let id = EpisodeId { agent: batch.agent, epoch: batch.epoch, episode: first.episode };
+            let summary = self.summary(&id)?;
+            let fresh = match &summary {
+                Some(summary) if first.step <= summary.last => self.compare(&id, summary, run)?,
+                _ => Fresh::All,
+            };
+            let new = match &fresh {
+                Fresh::All => run.steps.len(),
+                Fresh::Some(steps) => steps.len(),
+            };
+            let steps = summary.as_ref().map_or(0, |summary| u64::from(summary.steps)) + new as u64;
+            if steps > LONGEST {
+                return Err(Refused::TooLong { episode: first.episode, steps });
+            }
+            appended.stored += new as u64;
+            appended.known += (run.steps.len() - new) as u64;
+            decided.push((id, summary, at, fresh));
+        }
+        Ok((appended, decided))
     }
 
     /// Which steps of a run are new, given that some may be there.

@@ -1,9 +1,9 @@
 //! Rows of a file back into steps: the same columns in CSV or Parquet, checked one by one.
 //!
-//! Importing a file twice changes nothing. An import that is refused half-way has taken what is before the row that it
-//! names.
+//! Importing a file twice changes nothing.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::BufReader,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,6 +26,7 @@ use meanfield_common::{
 use super::{
     Origin,
     export::{COLUMNS, Format, Row},
+    keys::EpisodeId,
     layout,
 };
 
@@ -47,7 +48,14 @@ pub struct Batches {
     fields: Fields,
     row: u64,
     ahead: Option<Row>,
+    /// The last step of each episode so far.
+    last: HashMap<EpisodeId, u32>,
 }
+
+/// The most episodes of a file, each of which is kept in mind.
+const MOST_EPISODES: usize = 1_000_000;
+/// The year 10000, in milliseconds since 1970: what is later is no time but a mistake of units.
+const LATEST: u64 = 253_402_300_800_000;
 
 impl Batches {
     /// Reads the head of a file.
@@ -59,7 +67,7 @@ impl Batches {
             Format::Csv => csv(file)?,
             Format::Parquet => parquet(file)?,
         };
-        Ok(Self { fields, row: 0, ahead: None })
+        Ok(Self { fields, row: 0, ahead: None, last: HashMap::new() })
     }
 
     fn row(&mut self) -> Result<Option<Row>, Invalid> {
@@ -69,7 +77,23 @@ impl Batches {
         self.row += 1;
         let number = self.row;
         let named = |invalid: Invalid| Invalid { field: format!("row {number}, {}", invalid.field), ..invalid };
-        self.fields.next().map(|fields| fields.and_then(|fields| read(&fields)).map_err(named)).transpose()
+        let Some(fields) = self.fields.next() else { return Ok(None) };
+        let row = fields.and_then(|fields| read(&fields)).and_then(|row| self.in_order(&row).map(|()| row));
+        row.map(Some).map_err(named)
+    }
+
+    /// Steps of an episode come in order, each once, as an export has them: so a file cannot contradict itself.
+    fn in_order(&mut self, row: &Row) -> Result<(), Invalid> {
+        let id = EpisodeId { agent: row.agent, epoch: row.epoch, episode: row.step.episode };
+        if let Some(last) = self.last.get(&id).filter(|last| row.step.step <= **last) {
+            return Err(Invalid::new("step", row.step.step, format!("above {last}, the episode's last before it")));
+        }
+        if self.last.len() >= MOST_EPISODES && !self.last.contains_key(&id) {
+            let bound = format!("one of at most {MOST_EPISODES} in a file");
+            return Err(Invalid::new("episode", row.step.episode, bound));
+        }
+        self.last.insert(id, row.step.step);
+        Ok(())
     }
 
     fn batch(&mut self) -> Result<Option<Batch>, Invalid> {
@@ -195,6 +219,9 @@ fn read(fields: &[String]) -> Result<Row, Invalid> {
     let (agent, pool, category) = (reading.named()?, reading.named()?, reading.named()?);
     let epoch = Epoch(reading.whole()?);
     let (episode, step, received) = (reading.whole()?, reading.whole()?, reading.whole()?);
+    if received >= LATEST {
+        return Err(Invalid::new("received_ms", received, format!("below {LATEST}, the year 10000")));
+    }
     let state = reading.state()?;
     let action = Action { cpu: reading.lever()?, memory: reading.lever()?, replicas: reading.lever()? };
     let reward = Reward::try_from(reading.number::<f64>("a number")?)?;

@@ -70,6 +70,11 @@ pub(super) fn by_time(since: u64, id: &EpisodeId) -> Vec<u8> {
     join(b'T', &[&since.to_be_bytes(), &id.bytes()])
 }
 
+/// The time in a key of [`by_time`].
+pub(super) fn time(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*key.get(1..)?.first_chunk()?))
+}
+
 pub(super) fn from_time(since: u64) -> Vec<u8> {
     join(b'T', &[&since.to_be_bytes()])
 }
@@ -158,6 +163,7 @@ mod tests {
     fn keys_read_back_and_end_where_the_next_begins() {
         let id = EpisodeId { agent: AgentId(Uuid::from_u128(77)), epoch: Epoch(3), episode: u64::MAX };
         assert_eq!(EpisodeId::at_end_of(&by_time(9, &id)), Some(id));
+        assert_eq!((time(&by_time(9, &id)), time(b"T")), (Some(9), None));
         assert_eq!(EpisodeId::at_end_of(&in_segment(9, &id)), Some(id));
         assert_eq!(segment_number(&segment(12)), Some(12));
         assert_eq!(behind(b"ab"), b"ac");

@@ -245,8 +245,10 @@ pub fn page(
         }
         looked += 1;
         let id = EpisodeId::at_end_of(key).ok_or_else(|| store.corrupt(key, "names no episode"))?;
+        // Also one that retention removes meanwhile is a place to go on from.
+        let since = keys::time(key).ok_or_else(|| store.corrupt(key, "names no time"))?;
+        last = Some(Cursor { since, id });
         let Some(summary) = read_summary(store, &id)? else { return Ok(ControlFlow::Continue(())) };
-        last = Some(Cursor { since: summary.since, id });
         if filter.admits(&id, &summary) {
             episodes.push(EpisodeView::new(&id, summary));
         }

@@ -77,7 +77,9 @@ impl Retention {
         let Some((&number, &oldest)) = books.segments.first_key_value() else { return Ok(None) };
         let reason = if books.bytes() > self.bytes {
             Reason::Size
-        } else if oldest.bytes > 0 && now.saturating_sub(oldest.newest) > milliseconds(self.age) {
+        } else if (oldest.bytes > 0 || books.segments.len() > 1)
+            && now.saturating_sub(oldest.newest) > milliseconds(self.age)
+        {
             Reason::Age
         } else {
             return Ok(None);

@@ -4,12 +4,12 @@
 
 use std::{sync::Arc, thread, time::Instant};
 
-use meanfield_common::trajectory::Appended;
+use meanfield_common::{invalid::Invalid, trajectory::Appended};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    books::{Batch, Books, Refused},
+    books::{Batch, Books, LONGEST, Refused},
     retention::Retention,
     store::{self, Store},
 };
@@ -22,6 +22,7 @@ type Reply = Result<Appended, Error>;
 
 enum Job {
     Append(Box<Batch>, oneshot::Sender<Reply>),
+    Weigh(Box<Batch>, oneshot::Sender<Reply>),
     Retain(oneshot::Sender<Reply>),
 }
 
@@ -54,6 +55,11 @@ impl Writer {
     /// Returns when the batch is durable, or refused.
     pub(super) async fn append(&self, batch: Batch) -> Reply {
         self.submit(|reply| Job::Append(Box::new(batch), reply)).await
+    }
+
+    /// What would come of a batch, which is not taken.
+    pub(super) async fn weigh(&self, batch: Batch) -> Reply {
+        self.submit(|reply| Job::Weigh(Box::new(batch), reply)).await
     }
 
     /// Returns when nothing is left that has to be removed.
@@ -107,6 +113,7 @@ impl Work {
             let mut answers = Answers::new();
             let outcome = waiting.drain(..).try_for_each(|job| match job {
                 Job::Append(mut batch, reply) => self.append(&mut batch, reply, &mut answers),
+                Job::Weigh(batch, reply) => self.weigh(&batch, reply, &mut answers),
                 Job::Retain(reply) => self.retain(reply, &mut answers),
             });
             if outcome.and_then(|()| self.settle(&mut answers)).is_err() {
@@ -129,22 +136,18 @@ impl Work {
         }
         match taken {
             Ok(appended) => answers.push((appended, reply)),
-            Err(Refused::Conflict { episode, step }) => {
-                let _ = reply.send(Err(Error::ConflictingStep { episode, step }));
-            }
-            // It happens only while something waits, and nothing does.
-            Err(Refused::Later) => {
-                let _ = reply.send(Err(Error::Closed));
-            }
-            Err(Refused::Unreadable(error)) => {
-                tracing::error!(%error, "steps cannot be compared with what is there");
-                let _ = reply.send(Err(error.into()));
-            }
             Err(Refused::Failed(error)) => {
                 answers.push((Appended::default(), reply));
                 return Err(self.fail(error, answers));
             }
+            Err(refused) => drop(reply.send(Err(refused.into()))),
         }
+        Ok(())
+    }
+
+    fn weigh(&mut self, batch: &Batch, reply: oneshot::Sender<Reply>, answers: &mut Answers) -> Result<(), Failed> {
+        self.settle(answers)?;
+        drop(reply.send(self.books.weigh(batch).map_err(Error::from)));
         Ok(())
     }
 
@@ -207,6 +210,24 @@ impl Work {
 
 /// The store has failed, and everybody was told.
 struct Failed;
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Conflict { episode, step } => Self::ConflictingStep { episode, step },
+            Refused::TooLong { episode, steps } => {
+                let bound = format!("at most {LONGEST} steps");
+                Invalid::new("steps", format!("{steps} of episode {episode}"), bound).into()
+            }
+            // It happens only while something waits, and nothing does.
+            Refused::Later => Self::Closed,
+            Refused::Unreadable(error) | Refused::Failed(error) => {
+                tracing::error!(%error, "steps cannot be compared with what is there");
+                error.into()
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

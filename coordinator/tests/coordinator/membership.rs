@@ -16,6 +16,19 @@ use meanfield_coordinator::{
 use crate::support::*;
 
 #[tokio::test]
+async fn so_many_may_register_and_no_more() {
+    let coordinator = Coordinator::open(Options { max_agents: 2, ..Options::default() }, Clock::manual()).unwrap();
+    let a = member(&coordinator, "a").await;
+    member(&coordinator, "b").await;
+    let refused = coordinator.register(register("c")).await.unwrap_err();
+    assert!(matches!(refused, Error::TooManyAgents(2)), "{refused}");
+    // Who leaves is not forgotten, and who is known may come back.
+    coordinator.leave(a.agent, Leave { epoch: a.epoch }).await.unwrap();
+    assert!(coordinator.register(register("c")).await.is_err());
+    assert_eq!(member(&coordinator, "a").await.agent, a.agent);
+}
+
+#[tokio::test]
 async fn the_same_name_keeps_its_id_and_gets_a_new_epoch() {
     let coordinator = in_memory();
     let first = member(&coordinator, "a").await;

@@ -92,15 +92,17 @@ async fn silence_between_requests_is_another_matter() {
 #[tokio::test]
 async fn a_body_that_does_not_come_is_refused() {
     let served = serving(Limits { body_time: SHORT, ..far() }).await;
-    let mut stream = TcpStream::connect(served.address).await.unwrap();
-    let head = format!(
-        "POST /v1/agents HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
-         content-length: 100\r\n\r\n{{\"name\"",
-        served.coordinator.token(),
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let answer = rest(&mut stream).await;
-    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("/problems/slow-body"), "{answer}");
+    for (path, media_type) in [("agents", "application/json"), ("trajectories/import", "text/csv")] {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let head = format!(
+            "POST /v1/{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: {media_type}\r\n\
+             content-length: 100\r\n\r\n{{\"name\"",
+            served.coordinator.token(),
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = rest(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("/problems/slow-body"), "{answer}");
+    }
     served.ended().await.unwrap();
 }
 

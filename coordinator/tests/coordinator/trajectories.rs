@@ -18,11 +18,13 @@ use meanfield_coordinator::{
     Clock, Coordinator, Error, Options,
     trajectories::{
         Retention,
-        export::{Format, export},
+        export::{COLUMNS, Format, export},
         import::Batches,
         query::{self, Filter},
     },
 };
+
+use serde_json::Value;
 
 use crate::{durability::image, support::*};
 
@@ -251,6 +253,69 @@ async fn files_read_back_as_they_were_written() {
 }
 
 #[tokio::test]
+async fn an_import_is_taken_whole_or_not_at_all_and_may_be_tried_first() {
+    let (coordinator, ..) = history().await;
+    let served = Served::start(Options::default()).await;
+    let import = async |query: &str, file: &str| {
+        let request = served.request(reqwest::Method::POST, &format!("/v1/trajectories/import{query}"));
+        send(request.header("content-type", Format::Csv.media_type()).body(file.to_owned())).await
+    };
+    let whole = csv(&coordinator);
+    let nothing = csv(&served.coordinator);
+    let (rows, half) = (whole.lines().count() as u64 - 1, whole.lines().take(200).collect::<Vec<_>>().join("\n"));
+    let with = |line: &str, column: &str, value: &str| {
+        let fields = line.split(',').zip(COLUMNS);
+        fields.map(|(field, name)| if name == column { value } else { field }).collect::<Vec<_>>().join(",")
+    };
+    let audited = async || served.get("/v1/audit").await.json::<Value>()["entries"].as_array().unwrap().len();
+    let before = audited().await;
+
+    let tried = import("?dry_run=true", &whole).await.json::<Appended>();
+    assert_eq!((tried.stored, tried.known), (rows, 0));
+    // The last row is bad: all before it are left alone.
+    let bad = with(whole.lines().last().unwrap(), "category", "gpu");
+    let problem = import("", &format!("{whole}{bad}")).await;
+    assert_eq!(problem.problem().field.as_deref(), Some(&*format!("row {}, category", rows + 1)), "{problem:?}");
+    assert_eq!((csv(&served.coordinator), audited().await), (nothing, before));
+
+    assert_eq!(import("", &half).await.json::<Appended>().stored, 199);
+    let tried = import("?dry_run=true", &whole).await.json::<Appended>();
+    assert_eq!((tried.stored, tried.known), (rows - 199, 199));
+    // The last row that is known has another reward now, behind some that are new: an export goes by time.
+    let (kept, known) = (csv(&served.coordinator), whole.lines().nth(199).unwrap());
+    let other = with(known, "reward", "0.015625");
+    let last = whole.lines().last().unwrap();
+    let contradicting = format!("{}\n{last}\n{other}\n", whole.lines().next().unwrap());
+    let refused = import("", &contradicting).await.problem();
+    assert_eq!((refused.kind.as_str(), csv(&served.coordinator)), ("/problems/conflicting-step", kept.clone()));
+    // So has one of two that are the same, in a file that contradicts itself.
+    for twice in [with(last, "reward", "0.015625"), last.to_owned()] {
+        let refused = import("", &format!("{whole}{twice}\n")).await.problem();
+        assert_eq!(refused.field, Some(format!("row {}, step", rows + 1)), "{}", refused.detail);
+        assert_eq!(csv(&served.coordinator), kept);
+    }
+    let microseconds = import("", &format!("{kept}{}\n", with(last, "received_ms", "1700000000000000"))).await;
+    assert_eq!(microseconds.problem().field.as_deref(), Some("row 200, received_ms"));
+    assert_eq!(import("", &whole).await.json::<Appended>(), tried, "what was foretold");
+    assert_eq!(csv(&served.coordinator), whole);
+    served.ended().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_episode_has_an_end() {
+    let coordinator = Coordinator::open(Options::default(), Clock::manual()).unwrap();
+    let a = member(&coordinator, "a").await;
+    for part in 0..100 {
+        take(&coordinator, &a, (0..1000).map(|at| step(1, 1000 * part + at, 7))).await;
+    }
+    let more = coordinator.append(a.agent, batch(a.epoch, [step(1, 100_000, 7)])).await;
+    let Err(Error::Invalid(invalid)) = more else { panic!("taken: {more:?}") };
+    assert_eq!((invalid.field.as_str(), invalid.bound.as_str()), ("steps", "at most 100000 steps"));
+    assert_eq!(take(&coordinator, &a, [step(1, 5, 7)]).await, (0, 1), "what is known is no more");
+    assert_eq!(take(&coordinator, &a, [step(2, 0, 7)]).await, (1, 0));
+}
+
+#[tokio::test]
 async fn a_file_over_which_the_library_panics_is_no_parquet() {
     let coordinator = Coordinator::open(Options::default(), Clock::manual()).unwrap();
     let a = member(&coordinator, "a").await;
@@ -269,6 +334,33 @@ async fn a_file_over_which_the_library_panics_is_no_parquet() {
         read.is_err_and(|invalid| invalid.to_string().contains("what cannot be read"))
     };
     assert!((end - length..end).any(refused_for_a_panic), "the library panics no more");
+}
+
+/// An episode goes with its first segment, and then another one may hold nothing.
+#[tokio::test]
+async fn old_segments_go_behind_one_that_was_emptied() {
+    let clock = Clock::manual();
+    let retention = Retention { bytes: 2 << 20, age: Duration::from_secs(3600) };
+    let options = Options { trajectories: retention, ..Options::default() };
+    let coordinator = Coordinator::open(options, clock.clone()).unwrap();
+    let a = member(&coordinator, "a").await;
+    // Three segments of 128 KiB and a part of the fourth.
+    for part in 0..8 {
+        take(&coordinator, &a, (0..800).map(|at| step(1, 800 * part + at, part as u8))).await;
+    }
+    for episode in 2..5 {
+        clock.advance(Duration::from_secs(1800));
+        for part in 0..3 {
+            take(&coordinator, &a, (0..800).map(|at| step(episode, 800 * part + at, part as u8))).await;
+        }
+    }
+    coordinator.retain().await.unwrap();
+    let kept = query::page(&*coordinator.trajectories(), &Filter::default(), None, 10).unwrap().0;
+    let kept: Vec<_> = kept.iter().map(|one| one.episode).collect();
+    assert!(!kept.contains(&1) && kept.contains(&4), "{kept:?}");
+    clock.advance(Duration::from_secs(3602));
+    coordinator.retain().await.unwrap();
+    assert_eq!(csv(&coordinator).lines().count(), 1, "all are too old");
 }
 
 #[tokio::test]
@@ -303,13 +395,13 @@ async fn what_is_too_much_or_too_old_goes_oldest_first_and_its_space_comes_back(
     // Those that were removed may come again.
     assert_eq!(take(&coordinator, &a, [step(0, 0, 0)]).await, (1, 0));
     clock.advance(Duration::from_secs(3599));
-    coordinator.sweep().await.unwrap();
+    coordinator.retain().await.unwrap();
     assert!(csv(&coordinator).lines().count() >= lines);
     clock.advance(Duration::from_secs(2));
     let b = coordinator.register(register("b")).await.unwrap();
     take(&coordinator, &b, [step(0, 0, 0)]).await;
-    coordinator.sweep().await.unwrap();
+    coordinator.retain().await.unwrap();
     clock.advance(Duration::from_secs(3602));
-    coordinator.sweep().await.unwrap();
+    coordinator.retain().await.unwrap();
     assert_eq!(csv(&coordinator).lines().count(), 1, "all are too old");
 }
