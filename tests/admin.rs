@@ -81,7 +81,7 @@ fn every_command_of_the_document_does_as_it_says() {
         log["entries"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
     assert_eq!(actions[..4], ["pause", "resume", "pause", "resume"]);
     // An import is noted before it and after it.
-    assert_eq!(actions.len(), 37, "{actions:?}");
+    assert_eq!(actions.len(), 38, "{actions:?}");
     assert_eq!(fs::read(shell.directory.path().join("downloaded.safetensors")).unwrap(), network);
 }
 
@@ -239,6 +239,16 @@ fn scarcity_is_enforced_advised_and_reported_down_to_a_running_agent() {
     assert!(table.contains("primes") && table.contains("LASTED") && table.contains("open"), "{table}");
     let too_much = "agents entitlement primes --min-cores 1";
     shell.fails(too_much, 3, &["minimum.cores: 1 is not at most 0.3", "beside the other minimums"]);
+    shell.prints("meanfield ctl agents entitlement primes --weight 10 --min-cores 100m --min-memory 4Gi");
+    shell.prints("meanfield ctl agents entitlement primes --weight 5");
+    let given = shell.json("agents entitlement primes");
+    assert_eq!(given["state"]["weight"], 5.0, "{given}");
+    assert_eq!(
+        given["state"]["minimum"]["memory_gib"], 4.0,
+        "what is not named stays, and looking takes nothing: {given}"
+    );
+    shell.prints("meanfield ctl agents entitlement primes --clear");
+    assert!(shell.json("agents entitlement primes")["state"].is_null());
     shell.fails("pools scarcity set default --mode on", 64, &["one of off, advise, enforce"]);
 
     shell.prints("meanfield ctl pools scarcity set default --mode advise");
@@ -246,7 +256,9 @@ fn scarcity_is_enforced_advised_and_reported_down_to_a_running_agent() {
         let agent = shell.json("agents show primes");
         (!agent["advice"].is_null() && agent["grant"].is_null()).then_some(())
     });
+    shell.fails("pools scarcity set default", 64, &["--mode", "--capacity"]);
     shell.prints("meanfield ctl pools scarcity set default --capacity reported");
+    assert_eq!(shell.json("pools scarcity show default")["ordered"]["mode"], "advise", "what is not named stays");
     eventually("its node is named", || {
         let shown = shell.json("pools scarcity show default");
         (shown["nodes"].as_u64() >= Some(1)).then_some(())

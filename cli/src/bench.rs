@@ -6,6 +6,7 @@
 mod child;
 mod coordinator;
 mod learner;
+mod members;
 mod simulator;
 mod size;
 mod store;
@@ -51,7 +52,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         rows.extend(simulator::run(&args.python)?);
     }
     if wanted(Area::Store) {
-        rows.extend(store::run()?);
+        rows.extend(store::run(args.agents as usize)?);
     }
     if wanted(Area::Size) {
         rows.extend(size::run()?);

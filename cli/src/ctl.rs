@@ -79,27 +79,42 @@ async fn pause(command: &PauseCommand) -> anyhow::Result<()> {
 }
 
 async fn fallback(command: &FallbackCommand) -> anyhow::Result<()> {
-    let choose = |whose: &Whose, all: Route, pool: Route, agent: Route| match (&whose.pool, whose.agent) {
-        (Some(name), _) => (pool, name.to_string()),
-        (None, Some(id)) => (agent, id.to_string()),
-        (None, None) => (all, String::new()),
-    };
     match command {
         FallbackCommand::Show(args) => {
-            let (route, of) =
-                choose(&args.whose, Route::ShowFallback, Route::ShowPoolFallback, Route::ShowAgentFallback);
             let client = Client::new(&args.access)?;
+            let routes = [Route::ShowFallback, Route::ShowPoolFallback, Route::ShowAgentFallback];
+            let (route, of) = choose(&client, &args.whose, routes).await?;
             output::detail(client.format, &client.get(route, &of, &[]).await?);
             Ok(())
         }
         FallbackCommand::On(args) => {
-            let (route, of) = choose(&args.whose, Route::FallbackAll, Route::FallbackPool, Route::FallbackAgent);
-            change(route, &of, Body::None, &args.terms).await
+            let client = Client::new(&args.terms.access)?;
+            let routes = [Route::FallbackAll, Route::FallbackPool, Route::FallbackAgent];
+            let (route, of) = choose(&client, &args.whose, routes).await?;
+            client.change(route, &of, Body::None, &args.terms).await
         }
         FallbackCommand::Off(args) => {
-            let (route, of) =
-                choose(&args.whose, Route::LiftFallbackAll, Route::LiftFallbackPool, Route::LiftFallbackAgent);
-            change(route, &of, Body::None, &args.terms).await
+            let client = Client::new(&args.terms.access)?;
+            let routes = [Route::LiftFallbackAll, Route::LiftFallbackPool, Route::LiftFallbackAgent];
+            let (route, of) = choose(&client, &args.whose, routes).await?;
+            client.change(route, &of, Body::None, &args.terms).await?;
+            if matches!(route, Route::LiftFallbackAll) {
+                let left = client.get(Route::ShowFallback, "", &[]).await?;
+                let (pools, agents) = (left["pools"].as_array().map_or(0, Vec::len), &left["agents"]);
+                if pools > 0 || agents.as_u64().unwrap_or_default() > 0 {
+                    eprintln!("still on for {pools} pools and {agents} agents by themselves: see `fallback show`");
+                }
+            }
+            Ok(())
         }
     }
+}
+
+/// The route for everybody, for a pool or for an agent.
+async fn choose(client: &Client, whose: &Whose, [all, pool, agent]: [Route; 3]) -> anyhow::Result<(Route, String)> {
+    Ok(match (&whose.pool, &whose.agent) {
+        (Some(name), _) => (pool, name.to_string()),
+        (None, Some(named)) => (agent, agents::find(client, named).await?),
+        (None, None) => (all, String::new()),
+    })
 }

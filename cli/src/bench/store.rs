@@ -23,7 +23,7 @@ use meanfield_coordinator::{
     trajectories::{keys, layout, store::Table},
 };
 
-use super::{Row, median};
+use super::{Row, median, members};
 
 /// Agents, and the steps of a batch.
 const AGENTS: usize = 128;
@@ -32,10 +32,10 @@ const STEPS: u32 = 250;
 const EACH: u32 = 4;
 const RUNS: u32 = 9;
 
-pub(super) fn run() -> anyhow::Result<Vec<Row>> {
+pub(super) fn run(many: usize) -> anyhow::Result<Vec<Row>> {
     let directory = tempfile::tempdir()?;
     let path = |name: &str| directory.path().join(name);
-    let options = Options { data_dir: Some(path("ours")), ..Options::default() };
+    let options = Options { data_dir: Some(path("ours")), max_agents: many + AGENTS, ..Options::default() };
     let coordinator = Coordinator::open(options.clone(), Clock::system())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let agents = runtime.block_on(register(&coordinator))?;
@@ -77,10 +77,11 @@ pub(super) fn run() -> anyhow::Result<Vec<Row>> {
     drop((fjall, sled));
     let filled = runtime.block_on(fill(&coordinator, &agents))?;
     rows.push(Row::alone("durable steps in batches of 1000, to 2 GB", filled, "steps/s"));
+    runtime.block_on(members::register(&coordinator, many))?;
     drop(coordinator);
     let started = Instant::now();
     let coordinator = Coordinator::open(options, Clock::system())?;
-    rows.push(Row::alone("start with 2 GB of steps", started.elapsed().as_secs_f64(), "s"));
+    rows.push(Row::alone("start with 2 GB of steps and many members", started.elapsed().as_secs_f64(), "s"));
     anyhow::ensure!(coordinator.ready(), "it is not ready");
     Ok(rows)
 }

@@ -3,8 +3,9 @@
 use meanfield_common::{
     identity::AgentId,
     invalid::Invalid,
-    scarcity::{Amount, Entitlement, Weight},
+    scarcity::{Amount, Cores, Entitlement, Gibibytes, Weight},
 };
+use serde::Deserialize;
 use serde_json::{Value, json, to_value};
 
 use super::{
@@ -62,13 +63,34 @@ pub async fn run(command: &AgentsCommand) -> anyhow::Result<()> {
                 let body = Body::Json(json!({ "state": state }));
                 change(Route::SetLifecycle, &args.agent, body, &args.terms).await
             }
-            None => change(Route::ClearLifecycle, &args.agent, Body::None, &args.terms).await,
+            None if args.clear => change(Route::ClearLifecycle, &args.agent, Body::None, &args.terms).await,
+            None => show(Route::ShowLifecycle, &args.agent, &args.terms).await,
         },
-        AgentsCommand::Entitlement(args) => match entitlement(args)? {
-            Some(given) => change(Route::SetEntitlement, &args.agent, Body::Json(to_value(given)?), &args.terms).await,
-            None => change(Route::ClearEntitlement, &args.agent, Body::None, &args.terms).await,
-        },
+        AgentsCommand::Entitlement(args) if args.clear => {
+            change(Route::ClearEntitlement, &args.agent, Body::None, &args.terms).await
+        }
+        AgentsCommand::Entitlement(AgentEntitlement {
+            agent,
+            weight: None,
+            min_cores: None,
+            min_memory: None,
+            terms,
+            ..
+        }) => show(Route::ShowEntitlement, agent, terms).await,
+        AgentsCommand::Entitlement(args) => {
+            let client = Client::new(&args.terms.access)?;
+            let id = find(&client, &args.agent).await?;
+            let routes = (Route::ShowEntitlement, Route::SetEntitlement);
+            client.amend(routes, &id, &args.terms, |standing| entitlement(args, &standing["state"])).await
+        }
     }
+}
+
+async fn show(route: Route, agent: &str, terms: &Terms) -> anyhow::Result<()> {
+    let client = Client::new(&terms.access)?;
+    let id = find(&client, agent).await?;
+    output::detail(client.format, &client.get(route, &id, &[]).await?);
+    Ok(())
 }
 
 async fn change(route: Route, agent: &str, body: Body, terms: &Terms) -> anyhow::Result<()> {
@@ -89,16 +111,20 @@ async fn list(args: &ListAgents) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is given; none if nothing is. A minimum of one thing is none of the other.
-fn entitlement(args: &AgentEntitlement) -> anyhow::Result<Option<Entitlement>> {
-    let weight = args.weight.map(Weight::try_from).transpose()?;
-    let minimum = (args.min_cores.is_some() || args.min_memory.is_some()).then(|| {
-        let cores = args.min_cores.map_or(0.0, |cores| cores.cores());
-        let gibibytes = args.min_memory.map_or(0.0, |memory| memory.as_mebi() / 1024.0);
-        Ok::<_, Invalid>(Amount { cores: cores.try_into()?, memory_gib: gibibytes.try_into()? })
-    });
-    let given = Entitlement { weight, minimum: minimum.transpose()? };
-    Ok((given != Entitlement::default()).then_some(given))
+/// What is given, with what was given before where nothing is named. A minimum of one thing alone is none of the other.
+fn entitlement(args: &AgentEntitlement, before: &Value) -> anyhow::Result<Value> {
+    let before = Option::<Entitlement>::deserialize(before)?.unwrap_or_default();
+    let weight = args.weight.map(Weight::try_from).transpose()?.or(before.weight);
+    let cores = args.min_cores.map(|cores| Cores::try_from(cores.cores())).transpose()?;
+    let memory_gib = args.min_memory.map(|memory| Gibibytes::try_from(memory.as_mebi() / 1024.0)).transpose()?;
+    let minimum = match (cores, memory_gib) {
+        (None, None) => before.minimum,
+        _ => Some(Amount {
+            cores: cores.or(before.minimum.map(|least| least.cores)).unwrap_or(Cores::clamped(0.0)),
+            memory_gib: memory_gib.or(before.minimum.map(|least| least.memory_gib)).unwrap_or(Gibibytes::clamped(0.0)),
+        }),
+    };
+    Ok(to_value(Entitlement { weight, minimum })?)
 }
 
 /// All pages of `of` as one, or as many items as are wanted.

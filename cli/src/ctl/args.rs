@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum, builder::BoolishValueParser};
 use meanfield_common::{
-    identity::{AgentId, Category, PoolName},
+    identity::{Category, PoolName},
     resources::{Bytes, MilliCores},
     wire::Lifecycle,
 };
@@ -16,7 +16,7 @@ use super::{
     tokens::args::TokensCommand,
     trajectories::args::TrajectoriesCommand,
 };
-use crate::args::{duration, security::TrustArgs};
+use crate::args::{count, duration, security::TrustArgs};
 
 #[derive(Debug, Args)]
 pub struct CtlArgs {
@@ -140,9 +140,9 @@ pub enum AgentsCommand {
     Resume(Changed),
     /// Have an agent decide by its fallback.
     Fallback(AgentFallback),
-    /// Name the state of an agent's lifecycle that is wanted. Agents of this version only hear of it.
+    /// Name the state of an agent's lifecycle that is wanted, or show it. Agents of this version only hear of it.
     Lifecycle(AgentLifecycle),
-    /// Give an agent a weight and a minimum of a scarce capacity; without either, take them back.
+    /// Give an agent a weight and a minimum of a scarce capacity, or show them; what is not named stays as it is.
     Entitlement(AgentEntitlement),
 }
 
@@ -161,7 +161,7 @@ pub struct ListAgents {
     #[arg(long, value_name = "TEXT")]
     pub prefix: Option<String>,
     /// How many at most [default: all].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub access: Access,
@@ -184,9 +184,12 @@ pub struct AgentLifecycle {
     /// Its id, its name, or POOL:NAME where several pools have one of this name.
     #[arg(value_name = "AGENT")]
     pub agent: String,
-    /// fallback, exploring or serving; without one, it is left to the agent again.
+    /// fallback, exploring or serving; without one, it is shown.
     #[arg(value_name = "STATE")]
     pub state: Option<Lifecycle>,
+    /// Leave it to the agent again.
+    #[arg(long, value_parser = BoolishValueParser::new(), conflicts_with = "state")]
+    pub clear: bool,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -197,7 +200,7 @@ pub struct AgentEntitlement {
     #[arg(value_name = "AGENT")]
     pub agent: String,
     /// What its objective is worth, whatever it claims itself.
-    #[arg(long, value_name = "WEIGHT")]
+    #[arg(long, value_name = "WEIGHT", allow_negative_numbers = true)]
     pub weight: Option<f64>,
     /// CPU that it is never cut below, such as 2 or 500m.
     #[arg(long, value_name = "CORES")]
@@ -205,6 +208,9 @@ pub struct AgentEntitlement {
     /// Memory that it is never cut below, such as 4Gi.
     #[arg(long, value_name = "MEMORY")]
     pub min_memory: Option<Bytes>,
+    /// Take both back.
+    #[arg(long, value_parser = BoolishValueParser::new(), conflicts_with_all = ["weight", "min_cores", "min_memory"])]
+    pub clear: bool,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -237,9 +243,9 @@ pub struct Whose {
     /// Only this pool's.
     #[arg(long, value_name = "NAME", conflicts_with = "agent")]
     pub pool: Option<PoolName>,
-    /// Only this agent's, by its id.
-    #[arg(long, value_name = "ID")]
-    pub agent: Option<AgentId>,
+    /// Only this agent's: its id, its name, or POOL:NAME.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -291,7 +297,7 @@ pub struct ListAudit {
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
     /// How many at most [default: all].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub access: Access,
@@ -327,7 +333,7 @@ pub struct Follow {
     #[arg(long, value_name = "ID")]
     pub after: Option<u64>,
     /// End after so many.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub count: Option<usize>,
     #[command(flatten)]
     pub access: Access,

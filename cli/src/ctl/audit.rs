@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Context;
@@ -61,10 +61,14 @@ async fn list(args: &ListAudit) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// In milliseconds since 1970; RFC 3339 has years of four digits.
+const YEAR_10000: u64 = 253_402_300_800_000;
+
 /// A time for people.
 pub(super) fn time(at_ms: u64) -> String {
-    let at = UNIX_EPOCH + std::time::Duration::from_millis(at_ms);
-    humantime::format_rfc3339_millis(at).to_string()
+    // What is written by hand, or by another program, may be no time that can be written.
+    let at = UNIX_EPOCH.checked_add(Duration::from_millis(at_ms)).filter(|_| at_ms < YEAR_10000);
+    at.map_or_else(|| format!("{at_ms} ms"), |at| humantime::format_rfc3339_millis(at).to_string())
 }
 
 async fn check(args: &VerifyAudit) -> anyhow::Result<()> {

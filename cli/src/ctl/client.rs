@@ -133,9 +133,15 @@ impl Client {
     }
 
     /// Uploads a file of any size.
-    pub async fn upload_from(&self, route: Route, of: &str, path: &Path, media_type: &str) -> anyhow::Result<Value> {
+    pub async fn upload_from(
+        &self,
+        route: Route,
+        path: &Path,
+        media_type: &str,
+        dry_run: bool,
+    ) -> anyhow::Result<Value> {
         let file = tokio::fs::File::open(path).await.with_context(|| path.display().to_string())?;
-        let request = self.request(route, of, &[])?.header(header::CONTENT_TYPE, media_type);
+        let request = self.request(route, "", &trying(dry_run))?.header(header::CONTENT_TYPE, media_type);
         Ok(self.send(request.body(file)).await?.json().await?)
     }
 
@@ -148,6 +154,20 @@ impl Client {
         self.send(request).await
     }
 
+    /// Changes a part of what is there: what is not named must still be what was just read.
+    pub async fn amend(
+        &self,
+        (show, set): (Route, Route),
+        of: &str,
+        terms: &Terms,
+        amended: impl FnOnce(&Value) -> anyhow::Result<Value>,
+    ) -> anyhow::Result<()> {
+        let before = self.get(show, of, &[]).await?;
+        let if_match = terms.if_match.clone().or_else(|| before["etag"].as_str().map(str::to_owned));
+        let terms = Terms { if_match, ..terms.clone() };
+        self.change(set, of, Body::Json(amended(&before)?), &terms).await
+    }
+
     /// Changes something under terms, and says what came of it.
     pub async fn change(&self, route: Route, of: &str, body: Body, terms: &Terms) -> anyhow::Result<()> {
         let answer = self.order(route, of, body, terms, false).await?;
@@ -157,7 +177,13 @@ impl Client {
 
     /// The same, but only if it is not there yet.
     pub async fn create(&self, route: Route, of: &str, body: Body, terms: &Terms) -> anyhow::Result<()> {
-        let answer = self.order(route, of, body, terms, true).await?;
+        let there = |error: anyhow::Error| match error.downcast_ref::<Refused>() {
+            Some(Refused(problem)) if problem.field.as_deref() == Some("If-None-Match") => {
+                error.context(format!("there is a \"{of}\" already: `set` changes it"))
+            }
+            _ => error,
+        };
+        let answer = self.order(route, of, body, terms, true).await.map_err(there)?;
         output::changed(self.format, answer);
         Ok(())
     }
@@ -171,8 +197,7 @@ impl Client {
         terms: &Terms,
         new: bool,
     ) -> anyhow::Result<(Value, Option<String>)> {
-        let query = if terms.dry_run { vec![("dry_run", "true".to_owned())] } else { Vec::new() };
-        let mut request = self.request(route, of, &query)?.timeout(PATIENCE);
+        let mut request = self.request(route, of, &trying(terms.dry_run))?.timeout(PATIENCE);
         if let Some(tag) = &terms.if_match {
             // The quotes belong to the tag, but a shell is happier without.
             let bare = tag.trim_matches('"');
@@ -188,6 +213,10 @@ impl Client {
         let answer = if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? };
         Ok((answer, tag))
     }
+}
+
+fn trying(dry_run: bool) -> Vec<(&'static str, String)> {
+    if dry_run { vec![("dry_run", "true".to_owned())] } else { Vec::new() }
 }
 
 fn tag(response: &Response) -> Option<String> {

@@ -5,7 +5,7 @@ pub mod args;
 use std::fs;
 
 use anyhow::Context;
-use meanfield_common::invalid::within;
+use meanfield_common::invalid::Invalid;
 use meanfield_coordinator::models::{Canary, Serving};
 use serde_json::{Value, to_value};
 
@@ -101,7 +101,10 @@ async fn show(args: &OfModel) -> anyhow::Result<()> {
 async fn serve(args: &Serve) -> anyhow::Result<()> {
     let canary = match (args.canary, args.share) {
         (Some(version), Some(share)) => {
-            Some(Canary { version, share: within("share", share, f64::MIN_POSITIVE, 1.0)? })
+            if !(share > 0.0 && share <= 1.0) {
+                return Err(Invalid::new("share", share, "above 0 and at most 1").into());
+            }
+            Some(Canary { version, share })
         }
         _ => None,
     };

@@ -17,6 +17,9 @@ pub fn list(format: Format, answer: &Value, pointer: &str, columns: &[Column]) {
     let rows = answer.pointer(pointer).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let cells = |row: &Value| columns.iter().map(|(_, at)| cell(row.pointer(at).unwrap_or(&Value::Null))).collect();
     print(columns.iter().map(|(name, _)| (*name).to_owned()).collect(), rows.iter().map(cells).collect());
+    if !answer["next"].is_null() {
+        eprintln!("there are more than these {}: see --limit", rows.len());
+    }
 }
 
 /// One thing: a line for each of its values.

@@ -8,7 +8,8 @@ use anyhow::Context;
 use meanfield_common::{
     budget::Budget,
     invalid::Invalid,
-    scarcity::{self, Capacity},
+    resources::Bytes,
+    scarcity::{self, Ageing, Capacity},
 };
 use meanfield_coordinator::settings::{Description, Settings};
 use serde::Deserialize;
@@ -16,7 +17,8 @@ use serde_json::{Value, to_value};
 
 use super::{
     agents::all,
-    args::{Format, Terms},
+    args::Format,
+    audit::time,
     change,
     client::{Body, Client},
     output::{self, Column},
@@ -62,12 +64,12 @@ pub async fn run(command: &PoolsCommand) -> anyhow::Result<()> {
         }
         PoolsCommand::Set(args) => {
             let client = Client::new(&args.terms.access)?;
-            let pool = client.get(Route::ShowPool, args.pool.as_str(), &[]).await?;
-            let settings = named(args, Settings::deserialize(&pool["settings"])?)?;
-            // What is not named must still be what was just read.
-            let if_match = args.terms.if_match.clone().or_else(|| pool["etag"].as_str().map(str::to_owned));
-            let terms = Terms { if_match, ..args.terms.clone() };
-            client.change(Route::SetPool, args.pool.as_str(), Body::Json(to_value(settings)?), &terms).await
+            let routes = (Route::ShowPool, Route::SetPool);
+            client
+                .amend(routes, args.pool.as_str(), &args.terms, |pool| {
+                    Ok(to_value(named(args, Settings::deserialize(&pool["settings"])?)?)?)
+                })
+                .await
         }
         PoolsCommand::Remove(args) => change(Route::RemovePool, args.pool.as_str(), Body::None, &args.terms).await,
         PoolsCommand::Scarcity(command) => scarcity(command).await,
@@ -89,22 +91,31 @@ async fn scarcity(command: &ScarcityCommand) -> anyhow::Result<()> {
     match command {
         ScarcityCommand::Show(args) => show(Route::ShowScarcity, args).await,
         ScarcityCommand::Set(args) => {
-            let settings =
-                scarcity::Settings { mode: args.mode, ageing: args.ageing.try_into()?, capacity: args.capacity };
-            change(Route::SetScarcity, args.pool.as_str(), Body::Json(to_value(settings)?), &args.terms).await
+            let client = Client::new(&args.terms.access)?;
+            let routes = (Route::ShowScarcity, Route::SetScarcity);
+            client
+                .amend(routes, args.pool.as_str(), &args.terms, |view| {
+                    let before = scarcity::Settings::deserialize(&view["effective"])?;
+                    let ageing = args.ageing.map(Ageing::try_from).transpose()?.unwrap_or(before.ageing);
+                    let (mode, capacity) = (args.mode.unwrap_or(before.mode), args.capacity.unwrap_or(before.capacity));
+                    Ok(to_value(scarcity::Settings { mode, ageing, capacity })?)
+                })
+                .await
         }
         ScarcityCommand::Clear(args) => change(Route::ClearScarcity, args.pool.as_str(), Body::None, &args.terms).await,
     }
 }
 
-const CUTS: [Column; 11] = [
+const CUTS: [Column; 13] = [
     ("NO", "/number"),
+    ("SINCE", "/since"),
     ("AGENT", "/agent"),
     ("WHY", "/reason"),
+    ("ENFORCED", "/enforced"),
     ("CORES WANTED", "/wanted/cores"),
-    ("GRANTED", "/granted/cores"),
+    ("CORES GRANTED", "/granted/cores"),
     ("GIB WANTED", "/wanted/memory_gib"),
-    ("GRANTED", "/granted/memory_gib"),
+    ("GIB GRANTED", "/granted/memory_gib"),
     ("WORTH", "/worth"),
     ("SERVED", "/served_worth"),
     ("FOR", "/for"),
@@ -124,6 +135,7 @@ async fn cuts(args: &ListCuts) -> anyhow::Result<()> {
             let ended = cut["until_ms"].as_u64().zip(cut["since_ms"].as_u64());
             let lasted = ended.map(|(until, since)| format!("{} s", until.saturating_sub(since) / 1000));
             cut["for"] = names.into();
+            cut["since"] = time(cut["since_ms"].as_u64().unwrap_or_default()).into();
             cut["lasted"] = lasted.unwrap_or_else(|| "open".to_owned()).into();
         }
     }
@@ -135,6 +147,10 @@ pub async fn capacity(command: &CapacityCommand) -> anyhow::Result<()> {
     match command {
         CapacityCommand::Show(args) => show(Route::ShowCapacity, args).await,
         CapacityCommand::Set(args) => {
+            if args.memory < Bytes::mebi(1) {
+                let bound = "at least 1Mi; a number without a unit is in bytes: 160Gi is meant by most";
+                return Err(Invalid::new("memory", format!("{} bytes", args.memory.0), bound).into());
+            }
             let capacity = Capacity::new(args.cores.cores(), args.memory.as_mebi() / 1024.0)?;
             change(Route::SetCapacity, args.pool.as_str(), Body::Json(to_value(capacity)?), &args.terms).await
         }

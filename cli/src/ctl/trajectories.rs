@@ -92,8 +92,13 @@ pub async fn run(command: &TrajectoriesCommand) -> anyhow::Result<()> {
         TrajectoriesCommand::Import(args) => {
             let media_type = export::Format::from(file_format(args.format, &args.file)?).media_type();
             let client = Client::new(&args.access)?;
-            let answer = client.upload_from(Route::ImportSteps, "", &args.file, media_type).await?;
-            output::detail(client.format, &answer);
+            let answer = client.upload_from(Route::ImportSteps, &args.file, media_type, args.dry_run).await?;
+            match client.format {
+                Format::Table if args.dry_run => {
+                    say!("would store {} steps; {} are there already", answer["stored"], answer["known"]);
+                }
+                format => output::detail(format, &answer),
+            }
             Ok(())
         }
     }

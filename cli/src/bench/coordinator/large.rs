@@ -2,25 +2,18 @@
 
 use std::{path::Path, time::Instant};
 
-use anyhow::Context;
-use meanfield_common::{
-    batch::binary,
-    identity::Category,
-    mean_field::Aspects,
-    wire::{Register, Registered},
-};
+use meanfield_common::{batch::binary, wire::Registered};
 use meanfield_coordinator::{Clock, Coordinator, Options};
 use meanfield_loadgen::{
     client::post,
     swarm::{Swarm, step},
 };
-use tokio::{
-    runtime::{Builder, Runtime},
-    task::JoinSet,
-};
+use rand::seq::SliceRandom;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use tokio::runtime::{Builder, Runtime};
 
 use super::{CONNECTIONS, median, rate};
-use crate::bench::{Row, child::Running};
+use crate::bench::{Row, child::Running, members};
 
 /// A multiple of [`CONNECTIONS`]: heartbeats of one agent that travel on several overtake each other, and are refused.
 const FEW: usize = 1008;
@@ -51,9 +44,12 @@ pub(super) fn run(many: usize) -> anyhow::Result<Vec<Row>> {
     let bytes = (large.coordinator.memory()? - empty) / many as f64;
     let rates = compare(&runtime, &mut large, &mut few)?;
     let batch = large.batches(&runtime)?;
+    large.agents.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
+    let shuffled = large.batches(&runtime)?;
     Ok(vec![
         rates,
-        Row::alone("updates in batches, compact form, many agents", batch, "1/s"),
+        Row::alone("updates in batches, compact form, many agents in the order in which they registered", batch, "1/s"),
+        Row::alone("the same in another order", shuffled, "1/s"),
         Row::alone("memory an agent, many agents that have reported", bytes, "bytes"),
         Row::alone("start with many members", large.started_in, "s"),
     ])
@@ -77,7 +73,10 @@ impl Populated {
     /// Registers the agents in a first run, and measures the start of a second one.
     fn start(runtime: &Runtime, data: &Path, count: usize) -> anyhow::Result<Self> {
         let began = Instant::now();
-        let agents = runtime.block_on(register(data, count))?;
+        let options = Options { data_dir: Some(data.to_owned()), max_agents: count, ..Options::default() };
+        let coordinator = Coordinator::open(options, Clock::system())?;
+        let agents = runtime.block_on(members::register(&coordinator, count))?;
+        drop(coordinator);
         let registered_in = began.elapsed().as_secs_f64();
         let began = Instant::now();
         let coordinator = Running::start(data)?;
@@ -139,27 +138,4 @@ impl Populated {
         }
         Ok(requests)
     }
-}
-
-/// Registers in process, many at a time, so that one flush serves them all.
-async fn register(data: &Path, count: usize) -> anyhow::Result<Vec<Registered>> {
-    const AT_ONCE: usize = 8192;
-    let options = Options { data_dir: Some(data.to_owned()), ..Options::default() };
-    let coordinator = Coordinator::open(options, Clock::system()).context("cannot prepare the members")?;
-    let mut agents = Vec::with_capacity(count);
-    for begin in (0..count).step_by(AT_ONCE) {
-        let mut tasks = JoinSet::new();
-        for number in begin..(begin + AT_ONCE).min(count) {
-            let name = format!("namespace-{}/workload-{number}", number % 100).parse()?;
-            let category = Category::ALL[number % Category::ALL.len()];
-            let (coordinator, pool) = (coordinator.clone(), "default".parse()?);
-            tasks.spawn(
-                async move { coordinator.register(Register { name, pool, category, wants: Aspects::NONE }).await },
-            );
-        }
-        while let Some(registered) = tasks.join_next().await {
-            agents.push(registered??);
-        }
-    }
-    Ok(agents)
 }

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, builder::BoolishValueParser};
 use meanfield_common::identity::ModelName;
 
-use crate::ctl::args::{Access, Terms};
+use crate::{
+    args::count,
+    ctl::args::{Access, Terms},
+};
 
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
@@ -31,7 +34,7 @@ pub struct ListModels {
     #[arg(long, value_name = "TEXT")]
     pub prefix: Option<String>,
     /// How many at most [default: all].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub access: Access,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use meanfield_common::{
     identity::{AgentName, PoolName},
     resources::{Bytes, MilliCores},
@@ -10,7 +10,10 @@ use meanfield_common::{
 };
 use meanfield_coordinator::settings;
 
-use crate::ctl::args::{Access, Terms};
+use crate::{
+    args::count,
+    ctl::args::{Access, Terms},
+};
 
 #[derive(Debug, Subcommand)]
 pub enum PoolsCommand {
@@ -35,26 +38,27 @@ pub enum PoolsCommand {
 pub enum ScarcityCommand {
     /// Show what was ordered, and what counts.
     Show(OfPool),
-    /// Order all of it; what is left out has its default.
+    /// Change some of it; what is not named stays as it is.
     Set(SetScarcity),
     /// Go back to the defaults.
     Clear(ChangePool),
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("named").required(true).multiple(true)))]
 pub struct SetScarcity {
     /// The pool's name.
     #[arg(value_name = "POOL")]
     pub pool: PoolName,
     /// What is made of too little: off, advise or enforce.
-    #[arg(long, value_name = "MODE", default_value = "enforce")]
-    pub mode: Mode,
+    #[arg(long, value_name = "MODE", group = "named")]
+    pub mode: Option<Mode>,
     /// By how much of its weight one who yields is worth more with each minute, from 0 to 100.
-    #[arg(long, value_name = "PER MINUTE", default_value_t = 0.0)]
-    pub ageing: f64,
+    #[arg(long, value_name = "PER MINUTE", group = "named", allow_negative_numbers = true)]
+    pub ageing: Option<f64>,
     /// Where the capacity comes from: declared, or reported by agents.
-    #[arg(long, value_name = "SOURCE", default_value = "declared")]
-    pub capacity: Source,
+    #[arg(long, value_name = "SOURCE", group = "named")]
+    pub capacity: Option<Source>,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -71,7 +75,7 @@ pub struct ListCuts {
     #[arg(long, value_name = "STATE")]
     pub state: Option<String>,
     /// How many at most [default: all].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub access: Access,
@@ -83,7 +87,7 @@ pub struct ListPools {
     #[arg(long, value_name = "TEXT")]
     pub prefix: Option<String>,
     /// How many at most [default: all].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub access: Access,
@@ -153,10 +157,10 @@ pub struct SetCapacity {
     #[arg(value_name = "POOL")]
     pub pool: PoolName,
     /// CPU, such as 40 or 500m.
-    #[arg(value_name = "CORES")]
+    #[arg(value_name = "CORES", allow_negative_numbers = true)]
     pub cores: MilliCores,
     /// Memory, such as 160Gi.
-    #[arg(value_name = "MEMORY")]
+    #[arg(value_name = "MEMORY", allow_negative_numbers = true)]
     pub memory: Bytes,
     #[command(flatten)]
     pub terms: Terms,
@@ -178,7 +182,7 @@ pub struct SetBudget {
     #[arg(value_name = "POOL")]
     pub pool: PoolName,
     /// Percent of the capacity, from 0.01 to 100.
-    #[arg(value_name = "PERCENT")]
+    #[arg(value_name = "PERCENT", allow_negative_numbers = true)]
     pub percent: f64,
     #[command(flatten)]
     pub terms: Terms,

@@ -3,11 +3,14 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
-use meanfield_common::identity::{AgentName, PoolName};
+use meanfield_common::{
+    identity::{AgentName, PoolName},
+    invalid::Invalid,
+};
 use meanfield_coordinator::access::{Pattern, Role, TokenId};
 
 use crate::{
-    args::duration,
+    args::{count, duration},
     ctl::args::{Access, Terms},
 };
 
@@ -85,7 +88,7 @@ pub struct List {
     #[arg(long, value_name = "TEXT")]
     pub prefix: Option<String>,
     /// How many at most [default: all].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub access: Access,
@@ -94,8 +97,8 @@ pub struct List {
 /// A token.
 #[derive(Debug, Args)]
 pub struct OfToken {
-    /// Its id, as `list` has it.
-    #[arg(value_name = "ID")]
+    /// Its id, as `list` has it, or the token itself.
+    #[arg(value_name = "ID", value_parser = token_id)]
     pub id: TokenId,
     #[command(flatten)]
     pub access: Access,
@@ -103,9 +106,15 @@ pub struct OfToken {
 
 #[derive(Debug, Args)]
 pub struct Revoke {
-    /// Its id, as `list` has it.
-    #[arg(value_name = "ID")]
+    /// Its id, as `list` has it, or the token itself.
+    #[arg(value_name = "ID", value_parser = token_id)]
     pub id: TokenId,
     #[command(flatten)]
     pub terms: Terms,
+}
+
+/// The id of a token: what is between the underscores of one that is given whole.
+fn token_id(text: &str) -> Result<TokenId, Invalid> {
+    let id = text.strip_prefix("mf_").and_then(|rest| rest.split('_').next());
+    id.unwrap_or(text).trim().parse()
 }

@@ -2,11 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, builder::BoolishValueParser};
 use meanfield_common::identity::{Category, PoolName};
 use meanfield_coordinator::trajectories::export::Format;
 
-use crate::{args::duration, ctl::args::Access};
+use crate::{
+    args::{count, duration},
+    ctl::args::Access,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum TrajectoriesCommand {
@@ -84,7 +87,7 @@ pub struct List {
     #[arg(long, value_enum, default_value_t = Order::Time)]
     pub order: Order,
     /// How many at most [default: all].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     #[command(flatten)]
     pub filter: Filter,
@@ -140,6 +143,9 @@ pub struct Import {
     /// In which format [default: by the end of the file's name].
     #[arg(long, value_enum)]
     pub format: Option<FileFormat>,
+    /// Check every row and say what would happen, without taking any.
+    #[arg(long, value_parser = BoolishValueParser::new())]
+    pub dry_run: bool,
     #[command(flatten)]
     pub access: Access,
 }
