@@ -2,18 +2,10 @@
 //!
 //! Importing a file twice changes nothing.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::BufReader,
-    panic::{AssertUnwindSafe, catch_unwind},
-    str::FromStr,
-};
+mod parquet;
 
-use ::parquet::{
-    file::reader::{FileReader, SerializedFileReader},
-    record::Field,
-};
+use std::{collections::HashMap, fs::File, io::BufReader, str::FromStr};
+
 use meanfield_common::{
     action::{Action, Step},
     identity::Epoch,
@@ -65,7 +57,7 @@ impl Batches {
     pub fn open(file: File, format: Format) -> Result<Self, Invalid> {
         let fields = match format {
             Format::Csv => csv(file)?,
-            Format::Parquet => parquet(file)?,
+            Format::Parquet => parquet::rows(file)?,
         };
         Ok(Self { fields, row: 0, ahead: None, last: HashMap::new() })
     }
@@ -141,33 +133,6 @@ fn csv(file: File) -> Result<Fields, Invalid> {
     check(reader.headers().map_err(bad)?.iter())?;
     let fields = |record: ::csv::StringRecord| record.iter().map(str::to_owned).collect();
     Ok(Box::new(reader.into_records().map(move |record| record.map(fields).map_err(bad))))
-}
-
-fn parquet(file: File) -> Result<Fields, Invalid> {
-    let bad = |error: ::parquet::errors::ParquetError| Invalid::new("body", error, "Parquet");
-    let reader = guarded(|| SerializedFileReader::new(file).map_err(bad))?;
-    check(reader.metadata().file_metadata().schema_descr().columns().iter().map(|column| column.name()))?;
-    let text = |field: &Field| match field {
-        Field::Str(text) => text.clone(),
-        Field::Double(number) => number.to_string(),
-        Field::Int(number) => number.to_string(),
-        Field::UInt(number) => number.to_string(),
-        Field::Long(number) => number.to_string(),
-        Field::ULong(number) => number.to_string(),
-        // No column of ours is of another type, and none of ours reads this.
-        other => format!("{other:?}"),
-    };
-    let fields = move |row: ::parquet::record::Row| row.get_column_iter().map(|(_, field)| text(field)).collect();
-    let mut rows = reader.into_iter();
-    Ok(Box::new(std::iter::from_fn(move || {
-        guarded(|| rows.next().map(|row| row.map(fields).map_err(bad)).transpose()).transpose()
-    })))
-}
-
-/// Some files make the library panic, for example by lengths below zero; for us that is one more way of being no Parquet.
-fn guarded<T>(read: impl FnOnce() -> Result<T, Invalid>) -> Result<T, Invalid> {
-    let panicked = |_| Err(Invalid::new("body", "what cannot be read", "Parquet"));
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 
 /// The fields of a row, taken in order.
