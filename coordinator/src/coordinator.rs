@@ -3,6 +3,7 @@
 mod models;
 mod operator;
 mod tokens;
+mod trajectories;
 
 use std::sync::{
     Arc,
@@ -11,14 +12,10 @@ use std::sync::{
 
 use meanfield_common::{
     identity::{AgentId, PoolName},
-    trajectory::{Append, Appended},
     wire::{Answer, Heartbeat, Leave, Register, Registered},
 };
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-};
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use crate::{
     access::{Caller, Registry},
@@ -34,12 +31,13 @@ use crate::{
     options::Options,
     store::{self, Store},
     token,
-    trajectories::{self, Origin, Trajectories, import::Batch},
+    trajectories::Trajectories,
     view::{AgentView, Cursor, Filter, PoolView},
     writer::{Live, Outcome, Writer},
 };
 
 pub use tokens::Made;
+pub(crate) use trajectories::TRANSFERS;
 
 /// A running coordinator. Clones are handles to the same one; dropping the last closes the store.
 #[derive(Clone)]
@@ -62,8 +60,6 @@ struct Inner {
 
 /// How many lists of members are made at a time.
 const LISTS: usize = 1;
-/// How many exports and imports may be under way: each keeps a thread.
-pub(crate) const TRANSFERS: usize = 16;
 
 /// What a sweep found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -234,38 +230,6 @@ impl Coordinator {
         self.0.membership.forecast(pool)?.ok_or_else(|| Error::NoForecast(pool.clone()))
     }
 
-    /// Takes what a member recorded, and returns when it is durable. Steps that are known already change nothing.
-    ///
-    /// # Errors
-    /// If the agent is no member or has registered again since, a step is known with other content, or the store fails.
-    /// Then none of the steps is taken.
-    pub async fn append(&self, agent: AgentId, append: Append) -> Result<Appended, Error> {
-        let member = self.agent(agent)?;
-        Error::check_epoch(agent, append.epoch, member.epoch)?;
-        let origin = Origin { agent, epoch: append.epoch, pool: member.pool, category: member.category };
-        let appended = self.0.trajectories.append(origin, self.0.clock.wall(), append.steps.into()).await?;
-        // A batch that is known already has said so before.
-        if appended.stored > 0 {
-            self.0.metrics.trajectories.dropped.inc_by(append.dropped.get());
-        }
-        Ok(appended)
-    }
-
-    /// Takes steps from elsewhere, whether or not the agent is a member, or says what would come of that.
-    pub(crate) async fn import(&self, batch: Batch, dry_run: bool) -> Result<Appended, Error> {
-        let Batch { origin, received, steps } = batch;
-        if dry_run {
-            return self.0.trajectories.weigh(origin, received, steps).await;
-        }
-        self.0.trajectories.append(origin, received, steps).await
-    }
-
-    /// Where [`trajectories::query`] and [`trajectories::export`] read.
-    #[must_use]
-    pub fn trajectories(&self) -> Arc<dyn trajectories::store::Store> {
-        self.0.trajectories.store()
-    }
-
     /// Whether the pause for all is on.
     #[must_use]
     pub fn all_paused(&self) -> bool {
@@ -299,11 +263,6 @@ impl Coordinator {
         };
         // An error means that the look has panicked, which the panic hook has reported.
         spawn_blocking(look).await.map_err(|_| Error::Closed)
-    }
-
-    /// Leave to send or take a file, until it is dropped; none while too many are.
-    pub(crate) fn transfer(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0.transfers).try_acquire_owned().ok()
     }
 
     /// One member.
@@ -363,14 +322,6 @@ impl Coordinator {
             self.0.writer.submit(Change::Gone(gone)).await?;
         }
         Ok(swept)
-    }
-
-    /// Removes trajectories that are too old or too many. [`crate::serve`] calls this by itself.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn retain(&self) -> Result<(), Error> {
-        self.0.trajectories.retain().await
     }
 
     /// Returns when every change that was handed in before is durable.

@@ -7,7 +7,10 @@ use std::{
 
 use anyhow::Context;
 use meanfield_common::invalid::Invalid;
-use meanfield_coordinator::audit::{Anchor, Entry, Page, verify};
+use meanfield_coordinator::{
+    audit::{Anchor, Entry, Page, verify},
+    trajectories::import::LATEST,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -61,13 +64,10 @@ async fn list(args: &ListAudit) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// In milliseconds since 1970; RFC 3339 has years of four digits.
-const YEAR_10000: u64 = 253_402_300_800_000;
-
 /// A time for people.
 pub(super) fn time(at_ms: u64) -> String {
     // What is written by hand, or by another program, may be no time that can be written.
-    let at = UNIX_EPOCH.checked_add(Duration::from_millis(at_ms)).filter(|_| at_ms < YEAR_10000);
+    let at = UNIX_EPOCH.checked_add(Duration::from_millis(at_ms)).filter(|_| at_ms < LATEST);
     at.map_or_else(|| format!("{at_ms} ms"), |at| humantime::format_rfc3339_millis(at).to_string())
 }
 

@@ -46,8 +46,9 @@ pub struct Batches {
 
 /// The most episodes of a file, each of which is kept in mind.
 const MOST_EPISODES: usize = 1_000_000;
-/// The year 10000, in milliseconds since 1970: what is later is no time but a mistake of units.
-const LATEST: u64 = 253_402_300_800_000;
+/// The year 10000, in milliseconds since 1970: what is later cannot be written as RFC 3339 has it, and is no time but a
+/// mistake of units.
+pub const LATEST: u64 = 253_402_300_800_000;
 
 impl Batches {
     /// Reads the head of a file.
