@@ -17,6 +17,7 @@ use meanfield_common::{
 
 use super::{
     Origin,
+    books::LONGEST,
     export::{COLUMNS, Format, Row},
     keys::EpisodeId,
     layout,
@@ -40,8 +41,8 @@ pub struct Batches {
     fields: Fields,
     row: u64,
     ahead: Option<Row>,
-    /// The last step of each episode so far.
-    last: HashMap<EpisodeId, u32>,
+    /// The last step of each episode so far, and how many there are.
+    episodes: HashMap<EpisodeId, (u32, u64)>,
 }
 
 /// The most episodes of a file, each of which is kept in mind.
@@ -60,7 +61,7 @@ impl Batches {
             Format::Csv => csv(file)?,
             Format::Parquet => parquet::rows(file)?,
         };
-        Ok(Self { fields, row: 0, ahead: None, last: HashMap::new() })
+        Ok(Self { fields, row: 0, ahead: None, episodes: HashMap::new() })
     }
 
     fn row(&mut self) -> Result<Option<Row>, Invalid> {
@@ -78,14 +79,19 @@ impl Batches {
     /// Steps of an episode come in order, each once, as an export has them: so a file cannot contradict itself.
     fn in_order(&mut self, row: &Row) -> Result<(), Invalid> {
         let id = EpisodeId { agent: row.agent, epoch: row.epoch, episode: row.step.episode };
-        if let Some(last) = self.last.get(&id).filter(|last| row.step.step <= **last) {
+        let known = self.episodes.get(&id).copied();
+        if let Some((last, _)) = known.filter(|(last, _)| row.step.step <= *last) {
             return Err(Invalid::new("step", row.step.step, format!("above {last}, the episode's last before it")));
         }
-        if self.last.len() >= MOST_EPISODES && !self.last.contains_key(&id) {
+        if known.is_none() && self.episodes.len() >= MOST_EPISODES {
             let bound = format!("one of at most {MOST_EPISODES} in a file");
             return Err(Invalid::new("episode", row.step.episode, bound));
         }
-        self.last.insert(id, row.step.step);
+        let count = known.map_or(0, |(_, count)| count) + 1;
+        if count > LONGEST {
+            return Err(Invalid::new("step", row.step.step, format!("one of at most {LONGEST} of its episode")));
+        }
+        self.episodes.insert(id, (row.step.step, count));
         Ok(())
     }
 

@@ -294,6 +294,13 @@ async fn an_import_is_taken_whole_or_not_at_all_and_may_be_tried_first() {
         assert_eq!(refused.field, Some(format!("row {}, step", rows + 1)), "{}", refused.detail);
         assert_eq!(csv(&served.coordinator), kept);
     }
+    // An episode that is too long is refused before any of it is taken.
+    let header = whole.lines().next().unwrap();
+    let row = with(last, "episode", "99");
+    let long: String = (0..=100_000).map(|at| with(&row, "step", &at.to_string()) + "\n").collect();
+    let refused = import("", &format!("{header}\n{long}")).await.problem();
+    assert_eq!(refused.field.as_deref(), Some("row 100001, step"), "{}", refused.detail);
+    assert_eq!(csv(&served.coordinator), kept);
     let microseconds = import("", &format!("{kept}{}\n", with(last, "received_ms", "1700000000000000"))).await;
     assert_eq!(microseconds.problem().field.as_deref(), Some("row 200, received_ms"));
     assert_eq!(import("", &whole).await.json::<Appended>(), tried, "what was foretold");

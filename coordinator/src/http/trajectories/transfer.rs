@@ -132,7 +132,8 @@ impl Drop for Pipe {
 /// Import steps that were exported, as CSV or Parquet.
 ///
 /// What is there already changes nothing. Of a file with a bad row, or with one that is known with other content, nothing is
-/// taken. A dry run says how many steps would be stored and how many are known. The audit log has an entry before the first step is taken, and one with what came of it.
+/// taken. A dry run says how many steps would be stored and how many are known. The audit log has an entry before the first
+/// step is taken, and one with what came of it.
 #[utoipa::path(
     post,
     path = "/v1/trajectories/import",
